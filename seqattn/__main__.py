@@ -18,8 +18,8 @@ GC_THRESHOLDS = (100_000, 20, 100)
 def main() -> None:
     """Run the command line.
 
-    A signal that arrives during the imports ends the process with the same exit code as a later
-    signal, and without a traceback.
+    If SIGINT or SIGTERM arrives during the imports, the process ends without a traceback, and with
+    the same exit code as after a later signal.
     """
     gc.set_threshold(*GC_THRESHOLDS)
     atexit.register(gc.freeze)  # no last scan; the function registered first is called last

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:
     """Return the files that the outputs of a command must not replace, by description.
 
-    These files are the file given with `--input`, the data files of the run, and the files of a
-    run, comparison or search, except pictures.
+    These files are the file given with `--input`, the checkpoint file given as `run`, the data
+    files of the run, `comparison.json`, `tune.json`, and the files in `RunFolder.files` except
+    pictures.
 
     Args:
         run: a run folder, or a checkpoint file in a run folder.

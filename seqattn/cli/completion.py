@@ -26,8 +26,8 @@ def join_bash_words() -> None:
     """Join the words that bash split at equals signs, before typer reads them.
 
     bash passes `--set model.cell=gr` as the four words `--set`, `model.cell`, `=` and `gr`, and
-    replaces only the last of them. The function joins the words of each value. It moves the key of
-    the word to complete to the environment variable `KEY_VARIABLE`.
+    replaces only the last of them. The function joins the words of each value. If the user is
+    completing a value, the function also moves its key to the environment variable `KEY_VARIABLE`.
     """
     if os.environ.get(VARIABLE) != "complete_bash":
         return

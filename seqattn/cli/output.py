@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def set_encoding() -> None:
     """Set the encoding of stdout to UTF-8 unless stdout is a terminal.
 
-    On a terminal, characters that its encoding does not contain are escaped.
+    On a terminal, characters that its encoding cannot represent are escaped.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding = None if sys.stdout.isatty() else "utf-8"

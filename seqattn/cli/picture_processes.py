@@ -1,4 +1,4 @@
-"""Drawing of a run's pictures in processes of their own.
+"""Functions that draw each picture of a run in a separate process.
 
 The import of matplotlib and the drawing of three pictures take half as long as the training of a
 small run. The fork server therefore imports matplotlib while this process imports torch and trains.
@@ -27,7 +27,7 @@ from seqattn.runs.storage import core_count
 
 def start_drawing_server() -> Callable[[RunFolder], Iterator[Path]] | None:
     """Start the fork server with matplotlib, and return a function like `run_pictures.draw_run`
-    that draws in processes.
+    that draws each picture in a separate process.
 
     The function returns None if this process has already imported matplotlib or has only one core,
     or if the system has no fork server. The pictures are then drawn in this process.
@@ -40,9 +40,9 @@ def start_drawing_server() -> Callable[[RunFolder], Iterator[Path]] | None:
 
 
 def _draw_run(folder: RunFolder) -> Iterator[Path]:
-    """Write each picture of a run in a process of its own, and yield its path.
+    """Draw each picture of a run in a separate process, and yield the path of the picture.
 
-    If a process fails, this process draws the picture and raises the error.
+    If a drawing process fails, the calling process draws the picture again and raises any error.
     """
     context = multiprocessing.get_context("forkserver")
     pictures = folder.pictures
@@ -67,7 +67,7 @@ def _draw_run(folder: RunFolder) -> Iterator[Path]:
 
 
 def _draw_picture(folder: RunFolder, path: Path) -> None:
-    """Draw one picture. This function is the main function of a process."""
+    """Draw one picture. This function is the main function of a drawing process."""
     end_with_parent()
     try:
         from seqattn.plots.run_pictures import draw_picture

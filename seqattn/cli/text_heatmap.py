@@ -62,7 +62,7 @@ def print_weights(
 def _encodable_blocks() -> str:
     """Return five characters that represent weights from 0 to the maximum.
 
-    The encoding of stdout contains all five characters.
+    The encoding of stdout can represent all five characters.
     """
     try:
         BLOCKS.encode(sys.stdout.encoding or "ascii")

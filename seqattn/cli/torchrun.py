@@ -62,9 +62,9 @@ def join_process_group(
     """Join the processes of a distributed training run, and yield the process group.
 
     The function yields None if the run has only one process. If this process loses the connection
-    to the other processes, it ends with the exit code of `DistributedError`. If this process has
-    received a stop signal, the other processes have probably received the signal as well. In this
-    case, the process ends with the exit code of the signal.
+    to the other processes, it ends with the exit code of `DistributedError`. However, if this
+    process received a stop signal earlier, it ends with the exit code of the signal, because the
+    other processes have probably received the signal as well.
 
     Args:
         device: "auto", "cpu" or "cuda".

@@ -32,7 +32,8 @@ def read_weights(
         examples: the number of sequences.
         steps: the number of steps to forecast; None for the target length of the training data.
         every_sequence: whether to read the weights of all test sequences instead of the first
-            `examples` sequences. Computed weights are always those of the first sequences.
+            `examples` sequences. If the function computes the weights, it always uses only the
+            first `examples` sequences.
         overrides: the values of `--set`; None if the option is not given.
 
     Returns:

@@ -47,8 +47,8 @@ class Resolved:
     Attributes:
         config: the config with all defaults.
         origins: the origin of each value by dotted path. An origin is "default", "FILE:LINE" or
-            an override, such as "--set PATH=VALUE". The values of a mapping have the origin
-            "default".
+            an override, such as "--set PATH=VALUE". If the config was read from a mapping, the
+            values from the mapping have the origin "default".
     """
 
     config: Config
@@ -254,8 +254,8 @@ def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | str | None) 
     """Return the origin of the value at a path, which is "FILE:LINE" or an override.
 
     For a value without its own origin, the result is "default" if `path` is None. If `path` is not
-    None, the result is the origin of the innermost section around the value that has an origin, or
-    `path` if no section has one.
+    None, the result is the origin of the innermost enclosing section that has an origin, or `path`
+    if no enclosing section has an origin.
     """
     if at in places:
         return places[at]

@@ -42,7 +42,7 @@ def load_plugin(plugin: str | Path) -> Source:
             point in the group `seqattn.plugins` of an installed package.
 
     Returns:
-        the source of the plugin: its module, its path if it is a file, and its SHA-256 digest.
+        The source of the plugin: its module, its path if it is a file, and its SHA-256 digest.
 
     Raises:
         PluginError: if the plugin cannot be found or loaded, if it registers nothing, or if it
@@ -345,8 +345,8 @@ def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
 
 
 def _loaded(entry: Mapping[str, Any]) -> Source | None:
-    """Return the loaded plugin with the digest of an entry. If there is none, return the loaded
-    plugin with the same file name or module, or None if there is no such plugin either."""
+    """Return the loaded plugin with the digest of an entry. If no loaded plugin has this digest,
+    return the loaded plugin with the same file name or module. Otherwise, return None."""
     sources, digest = extension.SOURCES.values(), entry.get("sha256")
     same = [source for source in sources if digest is not None and source.sha256 == digest]
     name = _short_name(entry)

@@ -152,7 +152,7 @@ class Search:
 
     def as_plain(self) -> dict[str, Any]:
         """Return JSON-serializable data that identify the search. The data consist of the ranges
-        and of all values that the trials have in common, except the name."""
+        and of all config values that the trials have in common, except the key `name`."""
         shared = {
             path: value
             for at, value in leaves(as_plain(self.base))

@@ -35,9 +35,9 @@ def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut)
         left_out: recorder for the series and windows that are left out.
 
     Raises:
-        DataError: if all series are too short, if a source or a target has too few values, if the
-            config does not define how to cut the series, or if it defines this although the file
-            has separate targets.
+        DataError: if all series are too short, if a source or a target has no steps, if a source
+            has no observed value of a feature, if the config does not define how to cut the series,
+            or if it defines this although the file has separate targets.
     """
     names, target = series.columns, series.target
     features = _Features(names, names)

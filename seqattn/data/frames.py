@@ -1,8 +1,7 @@
 """Functions that write DataFrames as Parquet files, which are then read like other files.
 
-pandas DataFrames are copied to NumPy column by column. DuckDB, the database in this module, reads
-polars DataFrames and pyarrow tables as Arrow streams. This module does not import pandas, polars or
-pyarrow.
+pandas DataFrames are copied to NumPy column by column. The DuckDB database reads polars DataFrames
+and pyarrow tables as Arrow streams. This module does not import pandas, polars or pyarrow.
 """
 
 from __future__ import annotations

@@ -188,8 +188,9 @@ class StepRows(NamedTuple):
         Return the unit and the step of each grid as two arrays (N,). Among grids with equally few
         missing rows, the priority is: months; weeks, and durations below two days; one business
         day; other durations; several business days. For example, the step from a Friday to a Monday
-        is one business day rather than three days. If no grid is valid, the unit is `UNKNOWN`
-        unless `is_whole` is True for the sequence.
+        is one business day rather than three days. If no grid is valid, the unit is `TIME` or
+        `NUMBER` if the sequence has at least two rows and `is_whole` is True for the sequence;
+        otherwise, the unit is `UNKNOWN`.
         """
         N = len(self.offsets) - 1
         unit, step = np.full(N, UNKNOWN), np.full(N, np.nan)

@@ -153,7 +153,8 @@ def _solve(triangle: Floats, width: int, penalty: float, unit: Floats) -> Floats
             factor of this matrix.
         width: number of inputs, plus 1 for the column of ones.
         penalty: ridge penalty as in `LinearSystem.solve`.
-        unit: (width - 1,) size of one unit of each scaled input, in the units of the penalty.
+        unit: (width - 1,) size of one unit of each scaled input, in the units in which weights are
+            penalized.
     """
     rows = float(np.square(triangle[:, width - 1]).sum())
     if penalty and rows:
@@ -178,7 +179,8 @@ def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
     Args:
         design: (n, width) inputs and a column of ones, or the R factor of this matrix.
         rows: number of rows before the QR decomposition.
-        unit: (width - 1,) size of one unit of each scaled input, in the units of the penalty.
+        unit: (width - 1,) size of one unit of each scaled input, in the units in which weights are
+            penalized.
     """
     inputs, ones = design[:, :-1], design[:, -1]
     widest = unit.max(initial=0)

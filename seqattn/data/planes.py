@@ -31,7 +31,8 @@ def can_share_axes(
     Args:
         features: names of the F source features.
         target_features: names of the G target features.
-        points: arrays (..., F) and (..., G) of all drawn sequences; non-finite values are padding.
+        points: arrays (..., F) and (..., G) of all plotted sequences; non-finite values are
+            padding.
         units: unit of each feature that has a unit, by feature name.
     """
     if len(features) != 2 or list(features) != list(target_features):

@@ -32,7 +32,7 @@ class PluginTask:
     baseline: tuple[str, NaiveForecast] | None
 
     def sequences(self, task: Section, n: int, seed: int) -> Sequences:
-        """Generate sequences, and check their number and the ideal forecast.
+        """Generate sequences, and check their number and the shape of the ideal forecast.
 
         Raises:
             PluginError: if the task raises an exception, if it does not return `n` sequences, or if
@@ -64,8 +64,8 @@ class PluginTask:
 
 
 def _place_of(error: Exception, owner: extension.Source) -> str:
-    """Return the file of a plugin, with the number of the last line of this file in the traceback,
-    if any."""
+    """Return the file of a plugin. If the traceback contains lines of this file, add the number of
+    the last such line."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename == str(owner.path)

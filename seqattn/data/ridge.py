@@ -99,8 +99,8 @@ def _penalty_losses(
     """Return the mean squared error of each map, over the observed target cells of a part, as an
     array (K,).
 
-    Forecasts are computed in float32, as in a model, because large weights that cancel each other
-    lose precision in float32.
+    Forecasts are computed in float32, as in a model, so that the result includes the rounding
+    errors of large weights that cancel each other.
     """
     errors, cells = np.zeros(len(maps)), 0
     table = DesignTable(part, scaling)

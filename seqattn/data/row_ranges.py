@@ -156,7 +156,7 @@ class RowRanges:
         return self._select_columns(found)
 
     def _select_columns(self, found: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return the columns of the features."""
+        """Select the columns of the features, and return an array (n, L, F)."""
         if self.columns == tuple(range(self.values.shape[1])):
             return found
         return found[:, :, list(self.columns)]

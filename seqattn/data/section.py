@@ -163,8 +163,8 @@ def typical_min_length(chunk: Chunk) -> int:
 
 
 def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
-    """Propose window lengths for a chunk with `propose_window`. If the times are regular, missing
-    rows count as steps."""
+    """Call `propose_window` to propose window lengths for a chunk. If the times are regular,
+    missing rows count as steps."""
     spacing = infer_spacing(chunk)
     if spacing is not None and not spacing.is_known.all():
         spacing = None

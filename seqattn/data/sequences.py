@@ -136,12 +136,12 @@ class Sequences:
 
     @property
     def source_steps(self) -> int:
-        """Length of the longest source."""
+        """Number of steps in each source, including padding."""
         return int(self.source.shape[1])
 
     @property
     def target_steps(self) -> int:
-        """Length of the longest target."""
+        """Number of steps in each target, including padding."""
         return int(self.target.shape[1])
 
     @property
@@ -235,8 +235,8 @@ def valid_mask(lengths: Integers, size: int) -> NDArray[np.bool_]:
 
 
 def row_blocks(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.floating]]]:
-    """Yield pairs (index of the first row, rows) of an array. A block of several rows has at most
-    `MAX_BLOCK_VALUES` values, so that temporary arrays stay small."""
+    """Yield an array in blocks of rows, as pairs (index of the first row, rows). A block of several
+    rows has at most `MAX_BLOCK_VALUES` values, so that temporary arrays stay small."""
     row_size = math.prod(values.shape[1:])
     at_once = max(1, MAX_BLOCK_VALUES // max(1, row_size))
     for first in range(0, len(values), at_once):

@@ -30,7 +30,8 @@ class Series:
         groups: name of the group of each series, for a split by group, or None if there are no
             groups.
         target: separate targets from the file, or None if the file has no separate targets.
-        empty: number of unobserved cells, including the cells of missing rows.
+        empty: number of unobserved cells, including the cells of missing rows; always 0 unless
+            `data.missing` is `interpolate`.
         dropped: mask (N,) that is True for each series that is left out after the split because of
             missing rows or empty cells, or None if no series is left out.
         notes: notes for the user on how the files were read.
@@ -175,8 +176,8 @@ def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
 
 
 def remap_where(where: Where, rows: Integers) -> Where:
-    """Convert a location function for the cells of `values` to a location function for the cells of
-    `values[rows]`."""
+    """Convert a location function for the cells of an array to a location function for the cells of
+    the given rows of this array."""
     return lambda row, feature: where(int(rows[row]), feature)
 
 

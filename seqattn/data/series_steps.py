@@ -36,11 +36,11 @@ class SeriesSteps:
         return replace(self, series_index=self.series_index[indices])
 
     def spacings(self) -> Spacing | None:
-        """Return the step interval of each window, or None if steps are counted."""
+        """Return the step interval of each window, or None if steps are counted from 1."""
         return None if self.spacing is None else self.spacing.select(self.series_index)
 
     def of_rows(self, rows: Integers) -> NDArray[np.generic] | None:
-        """Return the times of the given rows, or None if steps are counted."""
+        """Return the times of the given rows, or None if steps are counted from 1."""
         has_steps = self.order is not None and self.spacing is not None
         return np.asarray(self.order[rows]) if has_steps else None  # type: ignore[index]
 

@@ -98,7 +98,8 @@ def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Flo
 
 
 def _ideal_target(corners: Floats, cut: int) -> Floats:
-    """Return the best forecast of the corners from index `cut` on, given the true earlier corners.
+    """Return the best forecast of the corners from index `cut` on, given the true corners before
+    index `cut`.
 
     Two corners determine the direction, and thus all other corners. If only one corner is known,
     its two neighbors may follow in either order. The mean of the two neighbors, which is the center

@@ -4,7 +4,7 @@ Overlapping windows need no more memory than the rows that they cover. Rows of a
 are read batch by batch.
 
 In shapes, N is the number of sequences, n the number of gathered sequences, L the number of steps
-in the longest sequence, C the number of columns and F the number of features.
+in the longest sequence, and F the number of features.
 """
 
 from __future__ import annotations

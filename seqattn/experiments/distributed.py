@@ -2,8 +2,8 @@
 
 Process 0 calls `train_many`, and writes the run folder. The other processes call `run_worker`, and
 write nothing to the run folder. `share_start` exchanges all messages that are needed before the
-first step. During training, the training loop and the learner exchange gradients and losses through
-`ProcessGroup`.
+first step. During training, the training loop and the learner exchange losses and gradients with
+the other processes through `ProcessGroup`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _name_of_sampling(attention: AttentionKnobs) -> str:
 
 
 def shared_config_text(config: Config) -> str:
-    """Return a text with the config values that all processes must share, without the paths."""
+    """Return the config values that all processes must share, without the paths, as text."""
     return repr(without_paths(as_plain(config)))
 
 

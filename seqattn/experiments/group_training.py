@@ -238,7 +238,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
 
 
 def log_end(jobs: Sequence[Job], error: BaseException) -> None:
-    """Add a line to the log of each job, with the error that ended the training."""
+    """Add a line with the error that ended the training to the log of each job."""
     name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
     for job in jobs:
         with contextlib.suppress(OSError):  # the disk itself may have failed
@@ -280,7 +280,7 @@ def _without_snapshots(progress: RunProgress) -> RunState:
 
 
 def _log_results(job: Job) -> None:
-    """Write the last line of a log. The results of the run must be on disk."""
+    """Write the last line of a log. The results of the run must already be on disk."""
     if job.error is not None:
         job.folder.log_line(f"ended: {job.error}")
     elif job.summary is not None:

@@ -117,8 +117,9 @@ class Job:
     def environment_of_state(self) -> Mapping[str, Any]:
         """The entries of `environment.json` that describe how the state was trained.
 
-        `environment.json` describes the last start of the run, which may have ended before its
-        first save. The entries of the checkpoint therefore replace the entries of the file.
+        `environment.json` describes the last start of the run. Training may have ended before the
+        first save after this start, so the entries of the checkpoint replace the entries of the
+        file.
         """
         return self.previous_environment if self.state is None else {
             **self.previous_environment, **self.state.environment

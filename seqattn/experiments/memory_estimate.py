@@ -65,8 +65,9 @@ def estimate_training_memory(
 
     The estimate is the sum of the sequences, the parameters with their copies, and the larger of
     two numbers: the activations of a batch during training, and the attention weights of the test
-    sequences after training. The estimate includes at most `MAX_MEMORY_BYTES` for these attention
-    weights, because larger weights are moved to a file.
+    sequences after training. For these attention weights, the estimate counts the copies of one
+    chunk, and at most `MAX_MEMORY_BYTES` for all chunks, because larger weights are moved to a
+    file.
 
     Args:
         S, T: lengths of the longest source and the longest target.
@@ -119,8 +120,8 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
 
     Args:
         data: the sequences, or None if they are not loaded yet. With None, the check uses the
-            numbers and lengths of the sequences in the config. If the config does not contain them,
-            as with a data file, nothing is checked.
+            numbers and lengths of sequences that the config sets. If the config does not set these
+            values, as with a data file, nothing is checked.
 
     Raises:
         UsageError: if training needs more memory than the machine has; the message contains the

@@ -1,4 +1,4 @@
-"""The check whether the runs of a model with parts from a plugin can be trained side by side.
+"""The check that decides whether runs of a model with plugin parts can be trained side by side.
 
 A module that is trained side by side gets parameters with a leading axis of runs. A plugin may
 contain modules that cannot handle this axis, such as `torch.nn.Linear`. Each run of a model with

@@ -199,7 +199,7 @@ def _train_groups(
 
 
 def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[Job]:
-    """Return the jobs in the same order, but replace each job by the job in `groups` that has the
+    """Return the jobs in the same order, but replace each job with the job in `groups` that has the
     same run folder, if there is one."""
     newer = {job.folder.path: job for group in groups for job in group}
     return [newer.get(job.folder.path, job) for job in jobs]

@@ -84,8 +84,8 @@ def _threads_before(job: Job) -> int | None:
 
 
 def _needs_one_thread(jobs: Sequence[Job]) -> bool:
-    """Return whether a group is so small that it is trained with one thread, without timing more
-    threads."""
+    """Return whether a group is so small that training uses one thread and does not measure the
+    speed with more threads."""
     steps = sum(jobs[0].lengths) * jobs[0].config.training.batch_size
     return 3 * len(jobs) * jobs[0].parameters * steps < MIN_MULTIPLICATIONS
 
@@ -96,7 +96,7 @@ def reason_for_one_process(groups: Sequence[Sequence[Job]], resources: Resources
     Runs on a GPU and runs that several processes share must be trained in this process. MLflow and
     Weights & Biases record all runs of a command from one process. Data that are read from disk
     during training would need another copy on disk for each worker. A worker cannot import a plugin
-    or a main module without a file.
+    or a main module that has no file.
     """
     if len(groups) <= 1:
         return "the runs are trained side by side, as one group"

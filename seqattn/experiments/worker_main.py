@@ -79,7 +79,7 @@ def work(connection: Connection, stop: Any) -> None:
 
 
 def _end_children() -> None:
-    """End the processes that plugins have started. Like Python at its exit, this function waits for
+    """End the processes that plugins have started. Like Python at exit, this function waits for
     processes that are not daemons, but it kills them after some time."""
     children = multiprocessing.active_children()
     end = time.monotonic() + ENDING_SECONDS

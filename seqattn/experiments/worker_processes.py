@@ -1,13 +1,13 @@
 """Training of groups in worker processes, with one process for each group.
 
-A worker trains its group with the same function as a single process. With the same number of
-threads, the files of a run therefore do not depend on the number of workers. The parent process,
-which starts the workers, checks all configs, holds the locks of the run folders, and shows the
-progress. A worker writes the files of its runs.
+A worker trains its group with the function that a command without workers also uses. With the same
+number of threads, the files of a run therefore do not depend on the number of workers. The parent
+process, which starts the workers, checks all configs, holds the locks of the run folders, and shows
+the progress. A worker writes the files of its runs.
 
-The parent process starts a worker with small objects only, because large objects for a process
-that ends too early could block the parent process. A worker reports when it is ready, and then
-receives its task.
+When the parent process starts a worker, it passes only small objects, because a large object for a
+process that ends too early could block the parent process. A worker reports when it is ready, and
+then receives its task.
 
 A worker ignores stop signals. Instead, the parent process tells all workers to save and exit. If
 the parent process is killed, its workers end at once, because the locks of the run folders are then
@@ -64,7 +64,8 @@ class _Pool:
         resources: see `train_in_workers`.
         callbacks: see `train_in_workers`.
         count: maximum number of workers at the same time.
-        trained: the jobs of each group that has ended, with results, by the index of the group.
+        trained: the jobs, with their results, of each group whose worker has finished the training,
+            by the index of the group.
         error: the first error of a worker.
         waiting: the indices of the groups that wait for a worker, in the order of their expected
             times; the longest time is last.
@@ -180,7 +181,7 @@ class _Pool:
             self._receive(cast(Connection, connection))
 
     def _receive(self, connection: Connection) -> None:
-        """Receive a report of a worker, or notice its end."""
+        """Receive a report from a worker, or notice the end of the worker."""
         worker = self.workers[connection]
         try:
             kind, content = connection.recv()
@@ -242,7 +243,8 @@ def train_in_workers(
 
     Returns:
         the jobs of each group with their summaries or errors, and with the states from which
-        training started. The jobs of a group that a stop has interrupted are unchanged.
+        training started. The jobs of a group that a stop has interrupted or has kept from starting
+        are unchanged.
 
     Raises:
         DistributedError: if a worker was killed or cannot be started, or if a group cannot be

@@ -72,7 +72,8 @@ class ExportResult:
         files: the size of each file in bytes, by file name.
         rows: the differences between the graphs and the model; empty if there was no check.
         losses: the test losses of the graphs, under the keys "float32" and "int8"; empty if there
-            are no int8 graphs, or if the targets are unknown.
+            are no int8 graphs, if the data cannot be read, or if the number of free-running steps
+            is not the target length of the test sequences.
     """
 
     path: Path
@@ -210,7 +211,8 @@ def _write_int8(
 ) -> dict[str, float]:
     """Write graphs with int8 weights, and return the test losses of the float32 and int8 graphs.
 
-    The result is empty if the targets of the forecasts are unknown.
+    The result is empty if the data cannot be read, or if `steps` is not the target length of the
+    test sequences.
     """
     from seqattn.data.baselines import forecast_mse
     from seqattn.export.check import forecasts, sequences_per_batch

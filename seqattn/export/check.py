@@ -73,7 +73,7 @@ def check_graphs(
         graphs: the exported graphs.
         trained: the model from which the graphs were traced.
         steps: the number of forecast steps.
-        test: the test sequences; None if the data cannot be read.
+        test: the test sequences; None if the data cannot be read or contain no test sequences.
         max_length: the length of the longest source that the model accepts; None if there is no
             limit.
 
@@ -118,13 +118,13 @@ def _build_test_sets(
 ) -> dict[str, Sequences]:
     """Return the sets of sources for the comparison. The key of a set describes the set.
 
-    One set contains test sequences if there are any. The other sets contain random sources. Their
-    lengths differ, unless the model accepts only one length.
+    One set contains test sequences if there are any. The other sets contain random sources. The
+    random sources have different lengths, unless the model accepts only one length.
 
     Args:
         trained: the exported model.
         count: the maximum number of test sequences, and the number of sources in the last set.
-        test: the test sequences; None if the data cannot be read.
+        test: the test sequences; None if the data cannot be read or contain no test sequences.
         max_length: the length of the longest source that the model accepts; None if there is no
             limit.
     """

@@ -163,9 +163,9 @@ class RecurrentParts(Parts):
 
 
 class FastWeightsParts(Parts):
-    """The parts of the model with fast weights. The memory is a list of states. Their sum has the
-    same order as in `StateMemory`, because the layer norms of the inner loop amplify rounding
-    errors."""
+    """The parts of the model with fast weights. The memory is a list of states. These states are
+    added in the same order as in `StateMemory`, because the layer norms of the inner loop amplify
+    rounding errors."""
 
     growing = frozenset({"written", "written_factors"})
 

@@ -46,8 +46,8 @@ class LiveGraph:
         graph: source (N, S, F), source_lengths (N,), parameters (P,), steps () and force (T, N,
             layers, A, S) -> forecast (N, T, G), weights (N, layers, A, T, S), the other weights of
             a Transformer, and intermediate results. Results of steps have an axis of size T before
-            the last axis. Graphs of models without attention have no force and no weights. Graphs
-            of models with fast weights have no force.
+            the last axis. The graph of a model without attention has no input `force` and no output
+            `weights`. The graph of a model with fast weights has no input `force`.
         shapes: name -> shape of each parameter, in the order of the flat vector.
     """
 

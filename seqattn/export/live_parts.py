@@ -1,7 +1,7 @@
 """The parts of a model for its live graph, in which intermediate results are outputs.
 
-The weights of a recurrent model and of a Transformer can be forced, that is, replaced by given
-weights.
+The attention weights of a recurrent model and of a Transformer can be forced, that is, replaced by
+given weights.
 
 In shapes, N is the number of sequences, S the source length, A the number of heads, H the width of
 the state, K the width of queries and keys, and V the width of values.
@@ -19,8 +19,8 @@ The names of intermediate results start with `trace/`:
 | `input`, `output` | (N, features) | decoder input, and output without the linear skip |
 
 Not every model has all of these results. The query of a Transformer is (N, layers, A, K), after its
-projection. Instead of scores, fast weights have `factors` (N, layers, A, S): rate * decay^age of
-each state in memory.
+projection. Instead of `scores`, a model with fast weights has `factors` (N, layers, A, S): rate *
+decay^age of each encoder state in memory.
 """
 
 from __future__ import annotations

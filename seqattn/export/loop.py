@@ -36,7 +36,7 @@ def build_loop(
         state: names of tensors that each step passes to the next.
         steps: the number of steps. With None, the free-running graph has an input `steps`.
         per_step: names of inputs of the step that the free-running graph takes for all steps at
-            once, with a first axis of steps.
+            once. In the free-running graph, the first axis of these inputs is the axis of steps.
     """
     inner = compose.add_prefix(step, STEP, rename_inputs=False, rename_outputs=False).graph
     carried = [POINT, *state]

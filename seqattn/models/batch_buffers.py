@@ -137,7 +137,7 @@ class BatchBuffers:
 
     def shift_right(self) -> None:
         """Fill the decoder inputs. The first input is the last valid source step, and each later
-        input is the previous target step. Where there is no teacher forcing, the method `feed`
+        input is the previous target step. At steps without teacher forcing, the method `feed`
         replaces the input later."""
         record, x, (R, N, S, T, F, *_), D = self.tape.record, self.x, self.shape, self.shape.start
         if self.last_valid is None:
@@ -177,8 +177,8 @@ class BatchBuffers:
 
 
 class MeanSquaredError:
-    """The mean squared error of each run over the unmasked target values, which is `batch.scale`
-    times the sum of the squared errors.
+    """The mean squared error of each run over the unmasked target values. This error is
+    `batch.scale` times the sum of the squared errors.
 
     Args:
         batch: the buffers with the targets.

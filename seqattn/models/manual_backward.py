@@ -316,8 +316,8 @@ class ForwardBackward:
         return self.readout
 
     def blocks(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Split the steps `first` to `last - 1` into blocks of the readout. The blocks end at
-        multiples of the block size, so the tape records few different blocks."""
+        """Split the steps `first` to `last - 1` into blocks of the readout. All blocks except the
+        last block end at multiples of the block size, so the tape records few different blocks."""
         while first < last:
             end = min(last, first - first % self.readout.block + self.readout.block)
             yield first, end

@@ -55,8 +55,9 @@ class Gates:
         h, and does nothing.
 
         Args:
-            index: for each sequence, the step to copy, (1, R, N, H).
-            steps: the slots that `index` counts.
+            index: for each sequence, the slot to copy, counted from 0 at the first slot of `steps`,
+                (1, R, N, H).
+            steps: the slots from which `index` selects.
             target: the slot that receives the copy.
         """
 

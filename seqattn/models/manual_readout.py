@@ -75,14 +75,15 @@ class Readout(Protocol):
         """Compute, from the encoder states, the memory that the decoder reads."""
 
     def b3_memory(self) -> None:
-        """Compute the gradients of the parameters, and add to the gradients of the encoder
-        states."""
+        """Compute the gradients of the parameters, and add the gradients that flow through the
+        memory to the gradients of the encoder states."""
 
     def f4_read(self, first: int, last: int) -> None:
         """Compute the outputs of the decoder steps `first` to `last - 1`."""
 
     def b4_read(self, first: int, last: int) -> None:
-        """Add the gradients of the outputs of these steps to the gradients of their states."""
+        """For the decoder steps `first` to `last - 1`, add the gradients that flow through the
+        outputs to the gradients of the decoder states."""
 
 
 class ReadoutOfAllSteps(Readout, Protocol):

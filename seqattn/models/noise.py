@@ -37,8 +37,8 @@ class Noise(NamedTuple):
 
     Attributes:
         attention: numbers uniform over [0, 1], (..., N, [A,] L), from which hard attention samples
-            positions; None if hard attention selects the most probable positions. Rounding to
-            float32 can make a number 1.0.
+            positions; None if the model samples no positions. Rounding to float32 can make a number
+            1.0.
         layer_dropout: one tensor (..., N, L, H) per layer except the first, with the dropout
             factors of the layer's input.
         readout_dropout: dropout factors of the readout's input, (..., N, L, W); None for no

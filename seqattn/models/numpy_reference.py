@@ -285,7 +285,7 @@ def attention_forward(
             values.
         score: name of the score function.
         keep: mask (N..., S), True at valid keys and False at padding; None if all keys are valid.
-        causal: whether query t may only attend to keys 0 to t.
+        causal: whether query t may attend to keys 0 to t only.
 
     Returns:
         the output (N..., T, O), and a cache that starts with the weights (N..., T, S).

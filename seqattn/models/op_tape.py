@@ -67,7 +67,7 @@ class OpTape:
         """Replay the record of `function(*arguments)`. If there is no record, execute and record
         the call.
 
-        In a call within another `run`, the operations are added to the record of the outer call.
+        If `function` itself calls `run`, the operations are added to the record of the outer call.
         The key of a record consists of the function's qualified name and the arguments, so that a
         tape has no reference to the objects that use the tape.
         """

@@ -278,8 +278,8 @@ class RecurrentModel(Seq2SeqModel):
         self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
     ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
-        """Decode a segment like `_decode`, for models in which the next input depends on the
-        context."""
+        """Decode a segment like `_decode`, for models with `context: input` or with input feeding.
+        The input of a step then depends on the attention of this step or of the previous step."""
         readouts, attended = list[Tensor](), list[AttentionOutput]()
         for t, step in enumerate(projected):
             step_noise = noise.slice_steps(t, t + 1)

@@ -179,7 +179,7 @@ class TransformerModel(Seq2SeqModel):
 
         Raises:
             ValueError: if a step after the first has no teacher forcing. All steps are computed in
-                one pass, so no output can be the next input.
+                one pass, so the output of a step cannot be the input of the next step.
             UsageError: if the source or the target is longer than `max_length`.
         """
         check_source(source, source_lengths, self.features)

@@ -131,7 +131,7 @@ class MultiHeadAttention(nn.Module):
             x: the L vectors from which the queries are computed, (..., N, L, D).
             cache: the keys and values of S steps.
             keep: mask (..., N, S), True at valid keys; None if all keys are valid.
-            causal: whether query t may only attend to keys 0 to t; L must then equal S.
+            causal: whether query t may attend to keys 0 to t only; L must then equal S.
             with_weights: whether to return the weights; False allows torch's fused attention.
             replace: a function that replaces the weights; None keeps the weights.
 

@@ -151,7 +151,7 @@ def index_offsets(kind: str, source_length: int, *, is_aligned: bool) -> tuple[i
 
 
 def _axis_names(kind: str, *, is_aligned: bool) -> tuple[str, str]:
-    """Return the labels of the horizontal and of the vertical axes."""
+    """Return the label of the horizontal axes and the label of the vertical axes."""
     rows_side, columns_side = MAP_AXES[kind]
     if kind == "relative":
         return RELATIVE_STEPS, TARGET_STEPS

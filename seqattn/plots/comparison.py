@@ -257,9 +257,9 @@ def _draw_medians(
 def _set_log_ticks(axes: Axes, *, vertical: bool = False) -> None:
     """Set the ticks of a logarithmic axis, with labels in the format `g`, such as 0.05 and 1e-05.
 
-    The ticks are at 1, 2 and 5 times powers of ten, or at values with equal differences if fewer
-    than three of these ticks are visible. The caller must not change the limits of the axis later.
-    A linear axis is not changed.
+    The ticks are at 1, 2 and 5 times powers of ten. If fewer than three of these ticks are visible,
+    the ticks are at equally spaced values instead. The caller must not change the limits of the
+    axis later. A linear axis is not changed.
     """
     if (axes.get_yscale() if vertical else axes.get_xscale()) != "log":
         return

@@ -36,9 +36,10 @@ MAX_DISTANCE = 8  # largest distance from the true step in a picture of attentio
 def draw_comparison(result: ComparisonResult) -> None:
     """Write `comparison.png`, `curves.png`, `attention.png` and `along.png`.
 
-    `attention.png` needs a variant with attention, and `along.png` needs a sweep over a config key.
-    All four pictures need at least one finished run that did not diverge. If a picture cannot be
-    drawn, the function deletes the old picture file, because the old picture is outdated.
+    `attention.png` needs a variant with attention weights that are not signed read strengths, and
+    `along.png` needs a sweep over a config key. All four pictures need at least one finished run
+    that did not diverge. If a picture cannot be drawn, the function deletes the old picture file,
+    because the old picture is outdated.
     """
     variants = [variant for variant in result.variants if variant.losses]
     has_losses = any(variant.summaries for variant in variants)

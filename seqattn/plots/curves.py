@@ -76,7 +76,7 @@ def loss_figure(
 
     The noise floor and the best baseline are drawn as horizontal lines. If one of these reference
     losses is 0, or far below the other losses, only the legend shows it. If no loss is above 0, the
-    scale is linear and shows both of these lines.
+    scale is linear, and every reference loss has a line.
 
     Args:
         history: the losses, which are mean squared errors.

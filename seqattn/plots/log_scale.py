@@ -33,7 +33,7 @@ def count_zeros(losses: Iterable[ArrayLike]) -> int:
 def split_references(
     references: Sequence[Reference], losses: NDArray[np.float64]
 ) -> tuple[list[Reference], list[Reference]]:
-    """Split the references into references that the axis can show, and all other references.
+    """Separate the references that the axis can show from the other references.
 
     Args:
         references: the names and losses of the reference lines.
@@ -59,8 +59,8 @@ def set_loss_scale(axes: Axes, losses: Sequence[ArrayLike], *, vertical: bool = 
         vertical: whether the losses are on the vertical axis.
 
     Returns:
-        A note for the label of the axis, such as " (log scale)"; "" for a linear axis. If there are
-        losses of 0, the note contains their number, because a logarithmic axis does not show them.
+        A note for the label of the axis, such as " (log scale)"; "" for a linear axis. If a
+        logarithmic axis omits losses of 0, the note contains the number of these losses.
     """
     if not positive_losses(losses).size:
         return ""

@@ -96,8 +96,8 @@ def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
         The path of the page.
 
     Raises:
-        UsageError: if a library is not installed, if there are more than four runs, if the runs
-            have different features, or if one page cannot contain all the models.
+        UsageError: if plotly or Jinja2 is not installed, if there are more than four runs, if the
+            runs have different features, or if one page cannot contain all the models.
         CheckpointError: if a folder does not contain a finished run, or cannot be read.
     """
     _require_libraries()

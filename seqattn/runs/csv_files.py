@@ -83,8 +83,8 @@ def read_metrics(path: Path) -> list[EpochRecord]:
 
 
 def write_split(path: Path, split: Sequence[tuple[str, str, str, str]]) -> None:
-    """Write `split.csv`, with the id, the part, and the first and last time step of each
-    sequence."""
+    """Write `split.csv`, with a row for each piece of a series: the id of the series, the part, and
+    the first and last time step of the piece."""
     _write_rows(path, ("sequence", "part", "first_step", "last_step"), split)
 
 

@@ -54,7 +54,7 @@ def start_fork_server(
 @contextlib.contextmanager
 def blocked_stop_signals() -> Iterator[None]:
     """Block stop signals in the `with` block. A process that starts in the block inherits the
-    signal mask, so a stop signal to the whole process group cannot end this process."""
+    signal mask, so a stop signal to the whole process group cannot end the new process."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -71,9 +71,9 @@ def ignore_stop_signals() -> None:
     """Ignore stop signals in this process. A worker calls this function at its start.
 
     SIGINT and SIGTERM are neither blocked nor set to `SIG_IGN`, because child processes would
-    inherit either setting. Instead, both signals have a handler that does nothing. A fork restores
-    the default of SIGTERM, so that processes that a plugin starts from this process can be
-    terminated.
+    inherit either setting. Instead, both signals have a handler that does nothing. A fork of this
+    process restores the default action of SIGTERM, so that SIGTERM can end the processes that a
+    plugin starts.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _do_nothing)
@@ -97,8 +97,8 @@ def ignore_stop_signals() -> None:
 
 
 def end_with_parent() -> None:
-    """End this process as soon as the process that started it has ended. No state is saved, as if
-    this process had been killed, too. The temporary files of this process are removed."""
+    """End this process as soon as the process that started it has ended. This process then removes
+    its temporary files, but saves no state."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 

@@ -46,7 +46,8 @@ class StoredByHead(_Stored):
 
 
 class StoredAttentionMetrics(_Stored):
-    """The schema of `seqattn.analysis.attention_metrics.AttentionMetrics.as_plain`."""
+    """The schema of the result of
+    `seqattn.analysis.attention_metrics.AttentionMetrics.as_plain`."""
 
     alignment_accuracy: float | None
     alignment_mass: float | None
@@ -68,9 +69,9 @@ class StoredAttentionMetrics(_Stored):
 
 
 class FeatureErrors(_Stored):
-    """The schema of `seqattn.data.metrics.Errors.as_plain`. Each list has one value per feature.
+    """The schema of the result of `seqattn.data.metrics.Errors.as_plain`.
 
-    An undefined value is None.
+    Each list has one value per feature. An undefined value is None.
     """
 
     mae: list[Loss | None]

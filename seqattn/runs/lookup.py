@@ -1,5 +1,5 @@
-"""Functions that find the run of a command, check the summary of a run, and check that training may
-write to a folder."""
+"""Functions that find the run that a command names, check the summary of a run, and check that
+training may write to a folder."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
 
 def _same_file(one: Path, other: Path) -> bool:
     """Return whether two paths name the same file. If both files exist, the function compares the
-    devices and inodes of the two files.
+    device numbers and inodes of the two files.
 
     The result is False for pipes and devices, because a write does not replace pipes and devices.
     """

@@ -29,7 +29,7 @@ def sequence_titles(arrays: Mapping[str, NDArray[Any]], split: str = "test") -> 
 
 
 def shorten_name(name: str, max_letters: int) -> str:
-    """Return a name with at most `max_letters` characters.
+    """Return a name, shortened to at most `max_letters` characters.
 
     An ellipsis replaces the middle of a longer name. The end of the name remains, because long
     names often have the same beginning.

@@ -151,7 +151,7 @@ class Batch:
 
 @functools.lru_cache(maxsize=64)  # new tensors would make the steps of a small model 10 % slower
 def _equal_counts(count: int, run_count: int) -> Tensor:
-    """Return the loss counts of a batch without padding."""
+    """Return the loss counts of a batch without a mask of the targets."""
     return torch.full((run_count,), count)
 
 

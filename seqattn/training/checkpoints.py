@@ -167,7 +167,7 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
 def load_model_at_epoch(
     folder: RunFolder, epoch: int, *, expected: Config | None = None
 ) -> LoadedModel:
-    """Load the model of a run as it was after an epoch that `training.record_attention` recorded.
+    """Load the model of a run as it was after an epoch in the parameter history of the run.
 
     Args:
         folder: run folder.
@@ -205,8 +205,8 @@ def _epochs_in_words(epochs: list[int]) -> str:
 
 
 def file_digests(path: Path) -> tuple[str, ...]:
-    """Return the SHA-256 digests of the data files that a checkpoint was trained on, one for each
-    path in the config. For generated data, the result is empty.
+    """Return the SHA-256 digests of the data files that the model of a checkpoint was trained on,
+    one for each path in the config. For generated data, the result is empty.
 
     Raises:
         CheckpointError: if the checkpoint cannot be read; see `read_checkpoint`.
@@ -231,8 +231,8 @@ def read_training(path: Path) -> CheckpointFile:
     """Read a checkpoint from which training can continue; see `restore_state`.
 
     Raises:
-        CheckpointError: if the file cannot be read (see `read_checkpoint`), contains no training
-            state, or was trained on `data.kind: stream` by an earlier version.
+        CheckpointError: if the file cannot be read (see `read_checkpoint`), if it contains no
+            training state, or if an earlier version trained its model on `data.kind: stream`.
     """
     file = read_checkpoint(path)
     if not file.is_training:

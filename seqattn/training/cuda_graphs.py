@@ -1,6 +1,6 @@
 """CUDA graphs of training steps and validation passes.
 
-On a GPU, the CPU starts every kernel on its own. For a small model, this takes longer than the
+The CPU starts every kernel on the GPU separately. For a small model, this takes longer than the
 kernels themselves. `GraphedLoss` captures all kernels of a pass as a CUDA graph, and replays the
 graph for every batch of the same shape with a single call.
 """
@@ -32,8 +32,8 @@ MAX_REASON = 200
 def uses_graphs(config: Training, model: nn.Module) -> bool:
     """Return whether the passes of a model on a GPU are captured.
 
-    A model with a part of a plugin is not captured, because the Python code of a graph runs only
-    before the capture. A plugin that counts its calls, or that draws random numbers from a
+    A model with a module of a plugin is not captured, because a replay of a graph does not run the
+    Python code of the modules. A plugin that counts its calls, or that draws random numbers from a
     generator of its own, would give the same values in every step.
     """
     own = ("seqattn.", "torch.")
@@ -183,7 +183,8 @@ class CudaGraphs:
 
         Raises:
             RuntimeError: if an operation of the function cannot be captured.
-            Exception: any exception of the function. The current stream is restored in any case.
+            Exception: any exception that the function raises. The current stream is restored in any
+                case.
         """
         before, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
         self.stream.wait_stream(before)
@@ -227,8 +228,8 @@ class RefuseWaiting(TorchDispatchMode):
     """A context manager that raises `WaitsForDeviceError` if the CPU would wait for the GPU.
 
     A capture would fail at such an operation, and after a failed capture, no further graph can use
-    the same memory pool. torch's own debug mode for waiting would also refuse the operations of a
-    thread that writes a checkpoint.
+    the same memory pool. torch's own check, `torch.cuda.set_sync_debug_mode`, would also reject the
+    operations of a thread that writes a checkpoint.
     """
 
     device_type: ClassVar[str] = "cuda"
@@ -254,7 +255,7 @@ def _has_boolean_index(func: Any, args: Any) -> bool:
 
 
 class _NoRNG:
-    """A generator that refuses to draw numbers."""
+    """A generator that raises `DrawsRandomNumbersError` instead of drawing numbers."""
 
     def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
         raise DrawsRandomNumbersError(name)

@@ -137,7 +137,7 @@ class Learner:
 
     def record_attention(self, state: TrainState) -> None:
         """Add snapshots to the attention history and to the parameter history of each active run,
-        if `training.record_attention` records the current epoch."""
+        if `training.record_attention` selects the current epoch."""
         every = self.config.record_attention
         if every is None or state.epoch % every:
             return
@@ -181,7 +181,7 @@ def build_group(
 def assign_rows(progress: Sequence[RunProgress]) -> list[RunProgress]:
     """Return the progress of the runs of a group by row.
 
-    If a run begins or has a state without a slot, all runs get rows in the given order. Otherwise,
+    If a run is new, or if its state has no slot, all runs get rows in the given order. Otherwise,
     each run gets the row in its slot, and each row of a run that ended before the resume gets an
     ended copy of the first run.
 

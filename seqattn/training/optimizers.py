@@ -21,7 +21,7 @@ KERNELS = {
 
 
 def buffer_names(config: Training) -> tuple[str, ...]:
-    """Return the names in torch of the buffers that the optimizer keeps for each parameter."""
+    """Return torch's names of the buffers that the optimizer keeps for each parameter."""
     if config.optimizer != "sgd":
         return ("exp_avg", "exp_avg_sq")
     return ("momentum_buffer",) if config.momentum else ()
@@ -48,8 +48,8 @@ class Optimizer:
             config: the section `training`.
             weights: (R, P) weights, updated in place.
             gradient: (R, P) gradient.
-            frozen: columns of the weights that keep their values. Otherwise, weight decay would
-                change them, although their gradient is zero.
+            frozen: columns of the weights that keep their values. Without this argument, weight
+                decay would change these columns, although their gradient is zero.
         """
         self.config, self.frozen = config, frozen
         self.weights, self.gradient = weights, gradient
@@ -157,7 +157,7 @@ class GradientClipping:
         return norms
 
     def clip(self) -> None:
-        """Scale down each gradient that exceeds the limit of its run."""
+        """Scale down each gradient whose norm exceeds the limit of its run."""
         if not self.is_on:
             return
         norms = self.norms()

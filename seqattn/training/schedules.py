@@ -141,16 +141,17 @@ def build_early_stopper(config: Training, validation_losses: Iterable[float]) ->
 class LearningRate:
     """The learning rate schedule of a run.
 
-    Let e be the number of the epoch from 0, E the number of epochs of a cosine, m the minimum of a
-    cosine, and n the number of plateaus so far. The learning rates that are not constant are:
+    Let e be the number of the epoch from 0, E the number of epochs of a cosine schedule, m the
+    minimum of a cosine schedule, and n the number of plateaus so far. The schedules that are not
+    constant have these learning rates:
 
         cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m for e > E
         step     learning_rate factor^floor(e / every)
         plateau  learning_rate factor^n
 
-    For e <= E, a cosine equals torch's `CosineAnnealingLR` with T_max = E and eta_min = m. With
-    m = 0, the last epoch of the cosine, e = E - 1, still has a rate above 0. A step schedule equals
-    torch's `StepLR`.
+    For e <= E, a cosine schedule equals torch's `CosineAnnealingLR` with T_max = E and eta_min = m.
+    With m = 0, the last epoch of the cosine schedule, e = E - 1, still has a rate above 0. A step
+    schedule equals torch's `StepLR`.
     """
 
     def __init__(self, config: Training, validation_losses: Iterable[float] = ()) -> None:

@@ -21,9 +21,10 @@ class Session:
         return False
 
     def save_due(self) -> bool:
-        """Return whether to save after a step or epoch.
+        """Return whether a save is due.
 
-        The loop calls this method before each step and after each epoch.
+        The loop calls this method before each step, for a save after the step, and also after each
+        epoch.
         """
         return False
 

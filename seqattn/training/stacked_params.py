@@ -1,6 +1,6 @@
 """The parameters of R models of one config as a single (R, P) tensor.
 
-The update of the weights, the norm of the gradient, and the copy of the best weights are then
+The update of the weights, the norm of the gradient, and the copy of the best weights are therefore
 single operations for all runs and all parameters.
 """
 
@@ -104,8 +104,7 @@ class StackedParams:
 
 @contextlib.contextmanager
 def cache_module_attributes(model: nn.Module) -> Iterator[None]:
-    """Return a context manager. In its block, submodules and parameters are plain attributes of
-    their modules.
+    """Make submodules and parameters plain attributes of their modules during the `with` block.
 
     Without this context manager, torch looks up these attributes in Python at each use. In a small
     model, these lookups take a twentieth of the time of a training step. Do not replace a submodule

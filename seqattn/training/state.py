@@ -3,8 +3,8 @@
 `RunState` is the state of a single run. It contains tensors by parameter name, as a checkpoint file
 does. `TrainState` is the state of all runs of a group, which the loop changes. Its tensors have a
 leading axis of runs. `TrainState.set_run_state` and `TrainState.get_run_state` convert between the
-two forms. Checkpoints contain the state except for the attention history and the parameter history,
-which have separate files.
+two forms. The checkpoint `last.safetensors` contains the state except for the attention history and
+the parameter history, which have separate files.
 
 In shapes, R is the number of runs and P is the number of parameter values of a run.
 """

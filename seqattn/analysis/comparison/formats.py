@@ -61,10 +61,10 @@ def table_text(result: ComparisonResult, table_format: TableFormat, rows: TableR
         table_format: "latex" for a booktabs table, "markdown", or "csv" for numbers with all
             digits. In CSV, the first column is `kind`, and each of its cells is "variant", "run",
             "pair" or "reference".
-        rows: the rows of the table.
+        rows: the kind of rows in the table: "variants", "runs" or "pairs".
 
     Raises:
-        UsageError: if the format or the rows are unknown.
+        UsageError: if the format or the kind of rows is unknown.
     """
     for value, known in ((table_format, TableFormat), (rows, TableRows)):
         if value not in get_args(known):
@@ -137,8 +137,8 @@ class _ShownTable:
 
 
 def _latex_cell(text: str) -> str:
-    """Escape a cell for LaTeX. The sign of a negative number becomes a minus sign, and an empty
-    cell becomes an en dash."""
+    """Escape a cell for LaTeX. The hyphen before a negative number becomes a minus sign, and an
+    empty cell becomes an en dash."""
     if text == EMPTY_CELL:
         return "--"
     escaped = "".join(LATEX_SPECIALS.get(char, char) for char in _printable(text))

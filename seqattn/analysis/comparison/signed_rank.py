@@ -14,8 +14,8 @@ conservative:
 
 - A difference of 0 has no sign, so the pair is left out.
 - A Walsh average of exactly 0 counts as evidence against both directions.
-- Infinite differences share the highest ranks (midranks), and the null distribution is
-  conditional on the number of infinite differences.
+- Infinite differences are tied: each of them has the mean of the highest ranks (the midrank).
+  The null distribution is conditional on the number of infinite differences.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ BRACKETS = "Brackets are distribution-free 95% intervals of the median (order st
 
 
 def describe_scope(data_of_seeds: DataOfSeeds) -> str:
-    """Describe the differences between the seeds, and the data for which the results hold."""
+    """Describe what differs between the seeds, and the data for which the results hold."""
     match data_of_seeds:
         case "new":
             return (
@@ -168,8 +168,8 @@ def describe_scope(data_of_seeds: DataOfSeeds) -> str:
 def describe_result(result: ComparisonResult) -> list[str]:
     """Return the results as sentences.
 
-    The tests of the pairs come first, with the decided pairs before the undecided pairs. The
-    limitations and the scope of the results follow.
+    The tests of the pairs come first. Decided pairs (see `PairedTest.is_decided`) come before
+    undecided pairs. The limitations and the scope of the results follow.
     """
     words = _describe_pairs(result.pairs) + describe_limits(result)
     return [*words, describe_scope(result.data_of_seeds)]

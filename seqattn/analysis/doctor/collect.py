@@ -221,7 +221,8 @@ def read_history(folder: RunFolder) -> list[EpochRecord]:
 def sibling_losses(folder: RunFolder) -> list[float]:
     """Return the test losses of all finished seeds in the parent folder of a run folder `seed-K`.
 
-    The loss of a diverged seed is inf. The list is empty if the run folder has another name.
+    The loss of a diverged seed is inf. If the name of the folder does not begin with `seed-`, the
+    list is empty.
     """
     path = folder.path
     if not path.name.startswith("seed-"):

@@ -302,8 +302,8 @@ def _note_division(evidence: Evidence) -> str:
 
 
 def _require_unsigned(evidence: Evidence) -> NDArray[np.float32]:
-    """Return the weights, (N, L, A, T, S), which must not be signed. The rows of partial weights
-    sum to at most 1.
+    """Return the unsigned weights, (N, L, A, T, S). If the weights are partial, each row sums to at
+    most 1.
 
     Raises:
         UndecidableError: if the weights are signed read strengths.

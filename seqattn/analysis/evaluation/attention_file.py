@@ -30,7 +30,7 @@ class AttentionSpool(Spool):
     """A temporary file that collects attention weights until the attention file is written.
 
     An NPZ file contains one array after another, and each array begins with its shape. The weights,
-    however, arrive in chunks of a few sequences. Each chunk contains the weights of all kinds of
+    however, arrive in chunks of sequences. Each chunk contains the weights of all kinds of
     attention, and the sequences of different chunks may have different lengths.
 
     Args:

@@ -156,8 +156,8 @@ def _unique_keys(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _shown(value: Any) -> str:
     """Return a value as text for a message.
 
-    A constant has its JSON name, a list or an object becomes "a list" or "an object", and a long
-    value is truncated.
+    None, True and False become their JSON names, such as "null". A list becomes "a list", an object
+    becomes "an object", and any other long value is truncated.
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

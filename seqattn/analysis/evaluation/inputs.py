@@ -43,8 +43,9 @@ these keys than the training data."""
 def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:
     """Return the `data` section that controls how input files for a model are read.
 
-    If the model was trained on files, the result is the `data` section of the run's config. If the
-    model was trained on generated data, the result contains the default values.
+    If the model was trained on files, the values come from the `data` section of the run's config.
+    If the model was trained on generated data, the values are the defaults. The overrides replace
+    these values.
 
     Args:
         trained: the model.

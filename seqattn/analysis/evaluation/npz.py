@@ -60,10 +60,11 @@ class StreamedArray:
 
 
 def string_array(*several: Sequence[str]) -> StreamedArray:
-    """Return a `StreamedArray` with the same content as `np.array(strings, dtype=np.str_)`.
+    """Return a `StreamedArray` with the same content as `np.array(strings, dtype=np.str_)`, where
+    `strings` is the concatenation of the lists in `several`.
 
     Args:
-        several: lists of strings. The array contains the concatenation of these lists.
+        several: lists of strings.
     """
 
     def parts() -> Iterator[Sequence[str]]:

@@ -22,7 +22,7 @@ def register_metric(name: str) -> Callable[[Metric], Metric]:
     """Return a decorator that registers a metric.
 
     A metric is a function (forecast, target) that returns a number. Its arguments are the
-    free-running forecasts and the targets of all sequences, two arrays (N, T, F) in the units of
+    free-running forecasts and the targets of all sequences, as two arrays (N, T, F) in the units of
     the data. Both arrays are NaN at padding and at unobserved target cells.
 
     Args:

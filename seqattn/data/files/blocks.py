@@ -20,7 +20,7 @@ def read_line_blocks(
     """Read the rest of a stream in blocks that end at the end of a line.
 
     A regular file is always divided into the same blocks. A block from a slow pipe contains the
-    bytes that arrived within `PIPE_WAIT_SECONDS`, so that these bytes can be processed before the
+    lines that arrived within `PIPE_WAIT_SECONDS`, so that these lines can be processed before the
     pipe ends.
 
     Args:

@@ -89,7 +89,7 @@ def _cut_section(part: Sequences) -> str:
 
 
 def _stack_padded(paths: Sequence[Floats]) -> Floats:
-    """Return an array (N, L, F) of paths padded with NaN."""
+    """Return the arrays of N sequences as one array (N, L, F), padded with NaN."""
     found = np.full((len(paths), max(map(len, paths)), paths[0].shape[1]), np.nan)
     for row, path in zip(found, paths, strict=True):
         row[: len(path)] = path

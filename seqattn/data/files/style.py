@@ -25,7 +25,8 @@ class TableStyle:
     time_formats: tuple[str, ...] = ()
 
     def without_format(self) -> TableStyle:
-        """Return the style with only the column names, for a file in another format."""
+        """Return the style for a file in another format, with only the names of the series columns
+        and of the first time column."""
         return replace(self, separator=None, decimal=".", time=self.time[:1], time_formats=())
 
 

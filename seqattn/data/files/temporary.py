@@ -15,8 +15,9 @@ is removed automatically when it is closed."""
 
 
 def unnamed_file() -> Any:
-    """Open a temporary file without a name, so that a killed process leaves no file behind. On a
-    system without descriptor paths, the file has a name. `path_of` returns a path in both cases."""
+    """Open a temporary file without a name, so that a killed process leaves no file behind. If the
+    system has no paths for open files (see `HAS_DESCRIPTOR_PATHS`), the file has a name. `path_of`
+    returns a path in both cases."""
     return tempfile.TemporaryFile() if HAS_DESCRIPTOR_PATHS else named_file()
 
 

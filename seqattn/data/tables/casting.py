@@ -101,7 +101,7 @@ def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
 
 
 def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
-    """Return whether no cell has surrounding spaces, and no cell is a usual spelling of a word in
+    """Return True if no cell has surrounding spaces and no cell is a usual spelling of a word in
     `empty`."""
     cases = {each for word in empty for each in (word, word.upper(), word.capitalize())}
     written = sorted({*cases, "NaN"})

@@ -42,8 +42,7 @@ def check_cells(table: Table, column: Column) -> None:
 
 
 def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
-    """Describe the first cell without a number in a column, and the location of this cell in the
-    file."""
+    """Describe the first nonempty, non-numeric cell of a column, and its location in the file."""
     text = column.text
     numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(options)]
     rows = table.query(

@@ -84,7 +84,8 @@ def value_columns(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _has_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row has words in most of the columns that contain values below."""
+    """Return whether the first row has words in most of the columns that contain numbers or dates
+    in all later rows."""
     indices = value_columns(below) if below else []
     words = [i for i in indices if len(cells[i]) > 1 and not is_like_value(cells[i])]
     return len(words) * 2 > len(indices)
@@ -108,8 +109,8 @@ def complete_header(
 ) -> tuple[str, ...]:
     """Complete a header that lacks one name.
 
-    Such a header lacks the name of the row numbers, as in files from R, or the name of an empty
-    last column.
+    Such a header lacks the name of the column with the row numbers, as in files from R, or the name
+    of an empty last column.
 
     Raises:
         DataError: if the extra cells are neither empty last cells nor row numbers.

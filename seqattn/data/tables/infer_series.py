@@ -226,8 +226,8 @@ def _series_without_time(
 def _repeated_words(
     facts: TableFacts, unassigned: Sequence[str], named: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return a column in which a value occurs in two or more rows on average. The column must have
-    a usual name or contain each word in contiguous rows."""
+    """Return a column in which each value occurs in two or more rows on average. The column must
+    have a usual name, or the rows with the same word must be contiguous."""
     words = [n for n in unassigned if facts.columns[n].kind == "words" and n not in named]
     for name in [*named, *words]:
         if 2 * facts.distinct(facts.columns[name].text) <= facts.rows and (

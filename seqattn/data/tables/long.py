@@ -97,7 +97,7 @@ def _feature_sql(
     table: Table, roles: LongLayout, options: ReadOptions
 ) -> tuple[tuple[str, ...], list[str]]:
     """Return the names of the features and the SQL expression of each feature. A feature is a
-    numeric column or an indicator of a word.
+    numeric column or the indicator (0 or 1) of a word in a one-hot column.
 
     Raises:
         DataError: if a feature column contains words.

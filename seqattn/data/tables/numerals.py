@@ -45,7 +45,7 @@ class Numeral:
         return rf"[+-]?({plain}){EXPONENT}"
 
     def sql(self, text: str) -> str:
-        """Return SQL that casts a cell to DOUBLE, or to NULL if the cell is in another notation."""
+        """Return SQL that casts a cell to DOUBLE, and gives NULL for a cell in another notation."""
         digits = text
         if self.thousands == " ":
             digits = f"regexp_replace({digits}, {literal(SPACES)}, '', 'g')"

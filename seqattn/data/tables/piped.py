@@ -1,4 +1,4 @@
-"""Reader of a table from a pipe in blocks, so that forecasts can begin before the pipe ends."""
+"""Reader of tables from a pipe. Reading in blocks lets forecasts begin before the pipe ends."""
 
 from __future__ import annotations
 

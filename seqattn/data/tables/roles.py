@@ -1,7 +1,7 @@
 """Inference of the column roles of a long table: series id, time and features.
 
-Roles are inferred from names and values, and the reasons are recorded. If two readings of the table
-are plausible and give different sequences, the table is ambiguous.
+Roles are inferred from column names and values, and the reasons are recorded. If two readings of
+the table are plausible and give different sequences, the table is ambiguous.
 """
 
 from __future__ import annotations

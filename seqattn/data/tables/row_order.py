@@ -8,8 +8,8 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 
 
 def distinct(*sql: str) -> str:
-    """Return an SQL expression that counts the distinct combinations of values, compared by a
-    64-bit hash."""
+    """Return an SQL expression that counts the distinct combinations of values by their 64-bit
+    hashes."""
     return f"count(DISTINCT hash({', '.join(sql)}))"
 
 

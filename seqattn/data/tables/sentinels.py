@@ -19,9 +19,10 @@ def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> No
 
     Raises:
         AmbiguousData: if `data.na_values` is not set and a feature of a training table contains a
-            number from `SENTINELS` outside the range of the other values of the feature. Either the
-            number is negative and the other values are not, or the distance of the number from the
-            range exceeds the width of the range.
+            number from `SENTINELS` outside the range of the other values of the feature. There must
+            be at least three other values. In addition, either the number is negative and the other
+            values are not, or the distance of the number from the range exceeds the width of the
+            range.
     """
     if options.na_values is not None:
         return

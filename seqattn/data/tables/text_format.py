@@ -1,7 +1,7 @@
 """Detection of the format of a text table: encoding, delimiter, lines before the header, header.
 
 The format is detected from the first lines of a file. DuckDB could detect most of the format, but
-it reads files of an unknown encoding without their header, and it renames columns if their names
+it reads files in an unknown encoding without their header, and it renames columns if their names
 differ only in case.
 """
 
@@ -47,10 +47,11 @@ class TextFormat:
         encoding: Python name of the encoding.
         delimiter: delimiter between the cells of a row.
         comment: prefix of comment lines, or "" if there are no comments.
-        skip: number of lines before the header, or before the first row if there is no header.
+        skip: number of lines before the header, or before the first row of values if there is no
+            header or the header lacks a name.
         comments: number of comments among the skipped lines.
         header: names of the columns.
-        has_header: whether the header is a row of the file.
+        has_header: whether the row after the skipped lines is the header.
         notes: notes for the user.
     """
 

@@ -46,7 +46,7 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
 
 def to_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
     """Yield the text of a file in UTF-8. If the delimiter is a space, replace several spaces
-    between two cells by one space."""
+    between two cells with one space."""
     text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
     try:
         if form.delimiter != " ":

@@ -14,7 +14,7 @@ TOTALS = ("total", "totals", "sum", "mean", "average", "count", "gesamt", "summe
 
 def clean_rows(table: Table, *, is_first: bool = True, is_last: bool = True) -> None:
     """Remove unnamed empty columns at the end of a table. In a text file, also remove repeated
-    headers, totals and a row of units, and add notes for the user.
+    headers, rows of totals and a row of units, and add notes for the user.
 
     Args:
         table: the table, which is changed in place.

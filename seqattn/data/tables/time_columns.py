@@ -146,13 +146,13 @@ def combine_time_columns(
 
 
 def _whole_sql(column: Column) -> str:
-    """Return SQL for the whole numbers of a column, and NULL for other numbers."""
+    """Return SQL that gives the whole numbers of a column, and NULL for other numbers."""
     return f"(CASE WHEN {column.sql} = floor({column.sql}) THEN {column.sql} END)"
 
 
 def _hours_sql(column: Column) -> str:
-    """Return SQL for the time since the beginning of a day that a column contains: hours, or times
-    of day such as 01:30. The SQL gives NULL for other cells."""
+    """Return SQL that gives the time since the beginning of the day. The column contains hours, or
+    times of day such as 01:30. The SQL gives NULL for other cells."""
     if column.kind == "number":
         hours = _whole_sql(column)
         return f"to_hours(CAST(CASE WHEN {hours} BETWEEN 0 AND 24 THEN {hours} END AS INTEGER))"

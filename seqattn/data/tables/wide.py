@@ -37,7 +37,7 @@ class WideLayout:
         series: name of the series id column, or None if the row number is the id.
         features: names of the features.
         cells: names of the columns, ordered by step and, within a step, by feature.
-        steps: (L,) time of each step, as numbers or dates, or None if steps are counted from 1.
+        steps: (L,) time of each step, as numbers or dates, or None if the first step is 0 or 1.
         notes: notes for the user.
     """
 
@@ -63,7 +63,7 @@ def wide_layout(table: Table, options: ReadOptions) -> WideLayout | None:
     """Return the layout of a wide table, or None if the table is long.
 
     Raises:
-        DataError: if a wide table lacks columns, for example a step of a feature.
+        DataError: if a wide table lacks a column, such as the column for a step of a feature.
     """
     if options.layout == "long":
         return None

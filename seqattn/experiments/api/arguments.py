@@ -42,11 +42,11 @@ def as_override_list(keywords: Mapping[str, Any]) -> list[Override]:
     """Convert the `**overrides` of `train`, `train_seeds` or `compare` to overrides of a config.
 
     The keyword `training__epochs` changes the key `training.epochs`. The value of the keyword
-    `overrides` is a list of texts "PATH=VALUE", or a mapping from dotted keys to values. The other
-    keywords have precedence over these values.
+    `overrides` is a list of strings "PATH=VALUE", or a mapping from dotted keys to values. The
+    other keywords have precedence over these values.
 
     Raises:
-        UsageError: if `overrides` is neither a list of texts nor a mapping.
+        UsageError: if `overrides` is neither a list of strings nor a mapping.
     """
     first = keywords.get("overrides") or ()
     pairs = [(key.replace("__", "."), value) for key, value in keywords.items()

@@ -1,4 +1,4 @@
-"""Attention weights as labeled arrays: an `xarray.DataArray`, or a named tuple without xarray."""
+"""Attention weights as an array with named axes: an `xarray.DataArray` or a `LabelledArray`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def show_bar(name: str, progress: bool | None) -> Iterator[Callbacks]:
 
     Args:
         name: the text before the bar.
-        progress: whether to show the bar. With None, the bar is shown only in a terminal and in a
+        progress: whether to show the bar. With None, the bar is shown only in a terminal or in a
             notebook.
 
     Yields:

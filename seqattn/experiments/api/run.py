@@ -101,8 +101,8 @@ class Run:
         """Compute a free-running forecast of the steps after each source.
 
         Args:
-            source: array (N, S, F), or (S, F) for one sequence, in the units of the data; shorter
-                sequences are padded with NaN at the end. A DataFrame is read in the same way as
+            source: array (N, S, F), or (S, F) for one sequence, in the units of the data, with NaN
+                at the end of shorter sequences. A DataFrame is read in the same way as
                 `seqattn predict --input` reads a file with the same table.
             steps: number of steps T; None for the length of the longest training target.
             attention_override: see `OverrideArgument`; None for the model's own weights.
@@ -127,8 +127,8 @@ class Run:
             source, steps: see `predict`.
 
         Returns:
-            a DataFrame of the same library, with one row for each step and the columns that
-            `seqattn predict` writes. Dates are in UTC, without a time zone.
+            a DataFrame of the same library. It has one row for each forecast step of each series,
+            and the columns that `seqattn predict` writes. Dates are in UTC, without a time zone.
 
         Raises:
             DataError: if `source` is not a DataFrame, or in the cases described in `predict`.

@@ -56,12 +56,12 @@ def train(
         output_dir: parent of the run folder.
         resume: whether to continue an existing run.
         overwrite: whether to replace an existing run.
-        progress: whether to show a progress bar. With None, the bar is shown only in a terminal and
+        progress: whether to show a progress bar. With None, the bar is shown only in a terminal or
             in a notebook.
         **overrides: changed values of the config. Two underscores stand for a dot: the argument
             `training__epochs=5` changes `training.epochs`. The argument `overrides=` is a dict with
-            dotted keys such as {"training.epochs": 5}, or a list of texts of the form "PATH=VALUE",
-            as in `--set`. Overrides are not allowed with a `Config`.
+            dotted keys such as {"training.epochs": 5}, or a list of strings "PATH=VALUE", as in
+            `--set`. Overrides are not allowed with a `Config`.
 
     Raises:
         SeqattnError: for an error that a user can correct.
@@ -153,8 +153,8 @@ def compare(
             with the content of a YAML file.
         vary: the values of each key by dotted key, such as {"model.cell": ["gru", "lstm"]}; None
             for the section `compare` of the config. Every combination of values is a variant.
-        along: a key with the numbers at which all variants are trained and plotted; None for
-            `compare.along` of the config.
+        along: a mapping from one key to the numbers at which all variants are trained and plotted;
+            None for `compare.along` of the config.
         seeds: number of seeds of each variant; None for `compare.seeds` of the config.
         resample_data: whether each seed has its own generated data; None for
             `compare.resample_data` of the config.

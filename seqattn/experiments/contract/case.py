@@ -124,7 +124,7 @@ class ContractCase:
     # --- the mechanism ----------------------------------------------------------------------------
 
     def component(self, model: Seq2SeqModel | None = None) -> nn.Module:
-        """Return the module of the mechanism in a model; the default is `self.model`."""
+        """Return the module of the mechanism in a model. The default model is `self.model`."""
         model = self.model if model is None else model
         if self.part == "model":
             return model

@@ -23,7 +23,7 @@ from seqattn.models import AttentionMap
 
 
 def check_output_shapes(case: ContractCase) -> str:
-    """Check the shapes of the results of each method, of the forecast and of the weights.
+    """Check the shapes of the forecast, of the weights and of the results of each method.
 
     Raises:
         CheckFailedError: if a shape is wrong.

@@ -1,4 +1,4 @@
-"""Checks of gradients: against finite differences, and of stacked runs against each run alone."""
+"""Checks of gradients against finite differences, and of stacked runs against each run alone."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class GradientTest:
         return cls(function, tensors, dict(zip(tensors, found, strict=True)))
 
     def change(self, name: str, direction: Tensor, size: float) -> float:
-        """Return the change in the value of the function if a tensor moves along a direction, from
-        -size to +size relative to its current value."""
+        """Return f(x + size * direction) - f(x - size * direction) for the function f and the
+        current value x of a tensor."""
         tensor = self.tensors[name]
         kept = tensor.detach().clone()
         values = []
@@ -78,8 +78,8 @@ class GradientTest:
         return the relative difference.
 
         Raises:
-            CheckFailedError: if the two differ, or if the gradient is zero although the tensor has
-                an effect.
+            CheckFailedError: if the gradient and the finite differences differ, or if the gradient
+                is zero although the tensor has an effect.
         """
         tensor, gradient = self.tensors[name], self.gradients[name]
         rng = torch.Generator().manual_seed(7)
@@ -289,7 +289,7 @@ def _compare_runs(case: ContractCase, lengths: Tensor | None) -> float:
 def _compare_gradients(
     stack: StackedParams, together: Tensor, alone: StackedParams, k: int
 ) -> float:
-    """Compare the gradient of run k with the gradient of the run alone."""
+    """Compare the gradient of run k in the stack with the gradient of this run alone."""
     if not float(together[k].abs().max()) > MIN_GRADIENT:
         raise CheckFailedError(
             f"The largest gradient of run {k + 1} of {RUNS} stacked runs is"

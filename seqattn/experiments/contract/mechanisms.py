@@ -177,7 +177,8 @@ def check_mechanism(
     limit: int | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> MechanismReport:  # fmt: skip
-    """Run all checks on a mechanism, in each combination.
+    """Run all checks on a mechanism. The checks with `only_first` run on the first combination
+    only, and the others run on every combination.
 
     Args:
         part: the kind of the mechanism.
@@ -249,7 +250,8 @@ def _check_case(
 
 
 def run_check(name: str, function: Callable[[], str], file: str) -> tuple[CheckRow, bool]:
-    """Run one check. Return its row, and whether the mistake blocks other checks.
+    """Run one check. Return its row, and whether the check found a mistake that blocks other
+    checks.
 
     An exception whose class is not defined in the module `result` counts as a failed check.
     """

@@ -1,4 +1,4 @@
-"""The search with Optuna for the config values that give the lowest validation loss.
+"""A search with Optuna for the config values that give the lowest validation loss.
 
 A search folder outputs/NAME/ has these files and folders:
 

@@ -162,8 +162,8 @@ class DotScore(Score, knobs=DotAttention):
 
 
 class ProjectedScore(Score):
-    """A score of linear projections of the states, or of the states themselves if `width` is
-    None."""
+    """A score that is computed from linear projections of the states, or from the states themselves
+    if `width` is None."""
 
     def __init__(self, hidden: int, width: int | None, heads: int = 1) -> None:
         super().__init__(heads)
@@ -244,8 +244,8 @@ class AdditiveScore(Score, knobs=AdditiveAttention):
     by Jointly Learning to Align and Translate", appendix A.1.2, plus the bias b). Luong et al. 2015
     call this score concat.
 
-    The paper calls the query s and the key h. The term U k + b is computed once per source. Each
-    head uses its own slice of the hidden layer and of v.
+    Bahdanau et al. call the query s and the key h. The term U k + b is computed once per source.
+    Each head uses its own slice of the hidden layer and of v.
     """
 
     def __init__(self, hidden: int, width: int, heads: int = 1) -> None:

@@ -246,7 +246,8 @@ def tour_content(
     Args:
         start: the sequence, layer and head with which the tour starts; None if no weights are
             known.
-        need: sentences about the test losses with replaced weights; None if they are unknown.
+        need: sentences about the test losses with replaced weights; None if these losses are
+            unknown.
         conclusion: sentences for the last step of the tour, with the answer first.
         commands: the commands for a comparison with another model.
         record: the command that records the parameters of a run.
@@ -294,7 +295,7 @@ def check_sources_observed(trained: LoadedModel) -> None:
 
 
 def _page_config(trained: LoadedModel) -> dict[str, Any]:
-    """Return the section `model` for the arithmetic of the page.
+    """Return the section `model`, from which the page shows the arithmetic of the weights.
 
     If the page does not know the name of the normalizer, it shows the weights without arithmetic.
     For a location that a plugin registers, the name of the location replaces the name of the
@@ -310,7 +311,7 @@ def _page_config(trained: LoadedModel) -> dict[str, Any]:
 
 
 def _describe_import(name: str, error: ImportError) -> str:
-    """Return a sentence that says why a model is not in the page after an import failed."""
+    """Return a sentence that says that the page lacks a model because an import failed."""
     if error.name is not None and error.name.partition(".")[0] in EXPORT_MODULES:
         return NEEDS_EXPORT
     return f"The model of {name} is not in this page, because an import failed: {error}."
@@ -368,6 +369,6 @@ def _recorded_parameters(
 
 
 def _thin_frames(count: int, share: float, best: int) -> list[int]:
-    """Return evenly spaced indices, including `best`, of about `share` of `count` epochs."""
+    """Return the indices of about `share` of `count` epochs: evenly spaced epochs, and `best`."""
     kept = count if share >= 1 else max(1, int(count * share) - 1)
     return sorted({best, *(int(k) for k in np.linspace(0, count - 1, kept).round())})

@@ -25,7 +25,7 @@ def input_form(trained: LoadedModel) -> dict[str, Any]:
     Returns:
         The column of the series id (None: the file has none), the column of the time (None: rows
         are in order) and the interval between two rows, the delimiter, the decimal mark, the
-        columns of words with their words, the number of rows that are read (None: all), and the
+        one-hot columns with their words, the number of rows that are read (None: all), and the
         values of `--set` that `predict` needs for this format.
     """
     config = trained.config.data
@@ -108,7 +108,7 @@ def _text_settings(config: OwnFile) -> list[str]:
 
 
 def _words(config: OwnFile, features: tuple[str, ...]) -> dict[str, list[str]]:
-    """Return the words of each one-hot column that are features of the source."""
+    """Return, for each one-hot column, the words that are features of the source."""
     found = {
         column: [name.partition("=")[2] for name in features if name.startswith(f"{column}=")]
         for column in config.one_hot or ()

@@ -132,8 +132,10 @@ def _results(folder: RunFolder, summary: Mapping[str, Any], notices: list[str]) 
 
 
 def _diagnosis(folder: RunFolder, notices: list[str]) -> tuple[dict[str, Any], Need | None]:
-    """Return the findings of the doctor, and sentences about whether the model needs its weights,
-    or None if this is unknown."""
+    """Return the findings of the doctor, and sentences about whether the model needs its weights.
+
+    If it is unknown whether the model needs its weights, the second value is None.
+    """
     try:
         _, trained = open_run(folder.path)
         losses, history = doctor.sibling_losses(folder), doctor.read_history(folder)

@@ -95,8 +95,8 @@ def _describe_tasks(runs: Sequence[PageRun], folders: Sequence[RunFolder]) -> st
 
 
 def _find_need(runs: Sequence[PageRun]) -> Need | None:
-    """Return sentences about whether the first model with attention needs its weights; None if this
-    is unknown."""
+    """Return sentences about whether the first model with attention needs its weights; None if no
+    model has attention, or if the losses with replaced weights are unknown."""
     for run in runs:
         if not run.trained.has_attention:
             continue
