@@ -116,6 +116,7 @@ MIN_COVERED = 24
 """Number of cases from which the sample contains every value of every parameter of a test."""
 
 SAMPLED_FILES: dict[str, int] = {
+    "cli/test_picture_processes.py": 4,
     "browser/test_live_faults.py": NEVER,
     "browser/test_live_share.py": 3,
     "browser/test_loss_scales.py": NEVER,

@@ -21,8 +21,9 @@ from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.experiments.compare import run_comparison
+from seqattn.export import live
 from seqattn.report import report
-from tests.browser.live_runs import LIVE_RUNS, NOT_LIVE, OWN, SMALL, LiveRuns
+from tests.browser.live_runs import LIVE_RUNS, NOT_LIVE, OWN, SMALL, LiveRuns, trace_once
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -310,6 +311,16 @@ def shared_folder(factory: pytest.TempPathFactory, name: str) -> Path:
         home = home.parent
     (home / name).mkdir(exist_ok=True)
     return home / name
+
+
+@pytest.fixture(scope="session", autouse=True)
+def traced_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tracing a model takes ten seconds, and many pages have the same models. tests/export traces
+    each model."""
+    with pytest.MonkeyPatch.context() as patch:
+        traced = trace_once(shared_folder(tmp_path_factory, "traced"), live.trace_live)
+        patch.setattr(live, "trace_live", traced)
+        yield
 
 
 @pytest.fixture(scope="session")

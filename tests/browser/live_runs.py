@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from filelock import FileLock
+from onnx import ModelProto
 
 from seqattn import experiments
-from seqattn.config import resolve
+from seqattn.config import as_plain, resolve
+from seqattn.export.live import LiveGraph
 from seqattn.report import render_page
 from seqattn.report.content import run_content, runs_content
 from seqattn.runs import RunFolder
+from seqattn.training import LoadedModel
+
+Trace = Callable[[LoadedModel], LiveGraph]
 
 SMALL = ["training.epochs=3", "data.n_train=64", "data.n_validation=16", "data.n_test=24",
          "training.record_attention=1"]  # fmt: skip
@@ -54,6 +62,42 @@ NOT_LIVE = {
     "filled": [*FILE, "data.normalize=instance", "data.missing=interpolate"],
 }
 """Runs that a page cannot evaluate."""
+
+
+IN_FEW = {"squares", "plain", "transformer", "own", "dates"}
+"""Of a page with several models, the models with SUITE=few. Each takes ten seconds to trace."""
+
+
+def models_of_page(name: str, pages: Iterable[Sequence[str]], kept: Container[str]) -> list[str]:
+    """Return the names of the models on the page of a model. With SUITE=few, a page has only the
+    models in `kept`, and a model that is not kept has a page of its own."""
+    names = [*next(names for names in pages if name in names)]
+    if os.environ.get("SUITE") != "few":
+        return names
+    return [each for each in names if each in kept] if name in kept else [name]
+
+
+def trace_once(folder: Path, trace: Trace) -> Trace:
+    """Return a function like `trace_live` that traces models with the same graph only once. The
+    pages put models into groups in the same way.
+
+    Args:
+        folder: a folder that all test processes share.
+        trace: `trace_live`.
+    """
+
+    def trace_shared(trained: LoadedModel) -> LiveGraph:
+        spec = {key: value for key, value in trained.spec.as_plain().items() if key != "digests"}
+        text = json.dumps([as_plain(trained.config)["model"], spec], sort_keys=True, default=str)
+        file = folder / f"{hashlib.sha256(text.encode()).hexdigest()}.pickle"
+        with FileLock(file.with_suffix(".lock")):
+            if not file.exists():
+                live = trace(trained)
+                file.write_bytes(pickle.dumps((live.graph.SerializeToString(), live.shapes)))
+        graph, shapes = pickle.loads(file.read_bytes())
+        return LiveGraph(ModelProto.FromString(graph), shapes)
+
+    return trace_shared
 
 
 def page_content(page: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from seqattn.cli.explaining import DataUnits
 from seqattn.models.attention import ForcedWeights
 from tests.browser.conftest import LIVE, Open, Opened, SharedPages, shared_folder
 from tests.browser.live_numbers import settle
-from tests.browser.live_runs import LiveRuns
+from tests.browser.live_runs import LiveRuns, models_of_page
 
 MINUS = "\N{MINUS SIGN}"
 MAX_POINTS = 8
@@ -52,6 +52,8 @@ SHAPES = {"transformer": (2, 2), "scaled_dot-heads": (1, 2)}
 ALONE, TABLES = ["long"], ["relative", "instance"]
 PAGES = [ALONE, TABLES, [name for name in RUNS if name not in [*ALONE, *TABLES]]]
 """The models of each page. All models of a page have the same test sequences."""
+IN_FEW = {"additive-shift", "scaled_dot-heads", "cosine-local", "transformer"}
+"""See `live_runs.IN_FEW`."""
 PAGE_ONLY = {
     "Source, in units of the data",
     "Scaling of the source",
@@ -88,7 +90,7 @@ def arithmetic_runs(tmp_path_factory: pytest.TempPathFactory) -> ArithmeticRuns:
 
 def open_model(shared: SharedPages, runs: ArithmeticRuns, name: str) -> Opened:
     """Return a page that shows a model."""
-    names = next(names for names in PAGES if name in names)
+    names = models_of_page(name, PAGES, IN_FEW)
     found = shared(runs.page(*names))
     if len(names) > 1:
         found.page.select_option("#live-other", label="none")

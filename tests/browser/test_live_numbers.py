@@ -21,7 +21,7 @@ from tests.browser.live_numbers import (
     shown,
     sources,
 )  # fmt: skip
-from tests.browser.live_runs import LIVE_RUNS, LiveRuns, page_content
+from tests.browser.live_runs import IN_FEW, LIVE_RUNS, LiveRuns, models_of_page, page_content
 
 PAGES = {
     "squares": ["squares", "variable", "heads", "lstm", "fast_weights", "transformer", "sparsemax",
@@ -207,7 +207,7 @@ def answer_sources(found: Opened, runs: dict[str, Path], name: str) -> None:
 
 def open_model(shared: SharedPages, runs: LiveRuns, name: str) -> Opened:
     """Return a page that shows a model."""
-    names = next(names for names in PAGES.values() if name in names)
+    names = models_of_page(name, PAGES.values(), IN_FEW)
     found = shared(runs.page(*names))
     if len(names) > 1:
         found.page.select_option("#live-other", label="none")
@@ -238,7 +238,7 @@ def test_every_control_gives_the_numbers_of_python(
 def test_models_answer_the_same_dragged_input(
     page: str, shared_in_both: SharedPages, live_runs: LiveRuns
 ) -> None:
-    names = PAGES[page]
+    names = models_of_page(PAGES[page][0], PAGES.values(), IN_FEW)
     found = shared_in_both(live_runs.page(*names))
     for first, second in zip(names, [*names[1:], names[0]], strict=True):
         found.page.select_option("#live-run", label=first)

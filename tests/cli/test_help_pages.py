@@ -110,6 +110,7 @@ def in_order() -> list[tuple[str, ...]]:
     return [*first, *(names for names in COMMANDS if names not in (*first, *elsewhere))]
 
 
+@pytest.mark.usefixtures("untraced_graphs")
 @pytest.mark.parametrize("names", in_order(), ids=" ".join)
 def test_the_example_works(
     names: tuple[str, ...], folder: Path, seqattn: Command, monkeypatch: pytest.MonkeyPatch

@@ -24,7 +24,7 @@ from seqattn.runs.checkpoint_file import read_checkpoint
 from seqattn.training import compiling, objective
 from seqattn.training.compiling import StepCompiler
 from seqattn.training.objective import AutogradLoss
-from tests.conftest import SMALL
+from tests.conftest import ROOT, SMALL
 
 PATIENT = ["training.early_stopping={patience: 2, min_delta: 1000}"]
 """No loss falls by 1000, so that the third epoch completes the plateau."""
@@ -217,7 +217,7 @@ def test_seconds_of_a_group_are_shares_of_its_time(tmp_path: Path) -> None:
     seconds = [[record.seconds for record in folder.read_metrics()] for _, folder in runs]
     assert seconds[0] == seconds[1] == seconds[2]
     assert sum(map(sum, seconds)) < duration
-    page = Path("docs/run-folder.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/run-folder.md").read_text(encoding="utf-8")
     assert "the time of the group divided by the number of these runs" in page
 
 

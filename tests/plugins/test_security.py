@@ -45,6 +45,7 @@ def test_a_command_refuses_a_run_whose_plugin_is_not_loaded(
     assert not SOURCES
 
 
+@pytest.mark.usefixtures("untraced_graphs")
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 def test_a_command_with_the_plugin(
     seqattn: Command, bilinear_run: Path, plugin_file: Path, words: list[str], tmp_path: Path
