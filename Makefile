@@ -27,7 +27,8 @@ help:  ## Say what there is
 UV ?= $(shell command -v uv)
 ifeq ($(UV),)
 MAKE_VENV = $(PYTHON) -m venv $(VENV)
-INSTALL = $(BIN)/python -m pip install
+# Python compiles a module at its first import. pip would compile all modules, most of which are never used.
+INSTALL = $(BIN)/python -m pip install --no-compile
 INSTALLER = pip, because there is no uv
 else
 MAKE_VENV = $(UV) venv --seed --allow-existing --python $(PYTHON) $(VENV)

@@ -74,8 +74,8 @@ def doctor(
 ) -> None:
     """Diagnose the attention and losses of a run.
 
-    Each finding gives the measured values. If the doctor finds a problem, the finding also explains
-    the problem and suggests a change.
+    Each finding gives the measured values, or the reason why the check was not possible. If the
+    doctor finds a problem, the finding also explains the problem and suggests a change.
     """
     from seqattn.analysis.comparison import is_comparison, require_seed_folders
     from seqattn.analysis.doctor import findings_as_plain, summarize

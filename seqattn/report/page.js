@@ -4247,7 +4247,7 @@ ${text2}
     }
     return {
       title,
-      about: "This page has the trained model only. If you record the training, a slider appears here, and the model answers as it would have after each recorded [epoch]. At first it answers at random: the forecast goes nowhere in particular, and no source point stands out.",
+      about: "This page has each model only as it was after training. If you record the training of a run, the page of that run has a slider here, and its model answers as it would have after each recorded [epoch]. At first it answers at random: the forecast goes nowhere in particular, and no source point stands out.",
       task: null,
       commands: data?.record
     };

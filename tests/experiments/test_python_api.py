@@ -122,8 +122,8 @@ def test_mistakes_in_a_config_name_the_argument(tmp_path: Path) -> None:
         ({"training__epochs": -1}, ConfigError, r"training\.epochs=-1: training\.epochs: "),
         ({"epochs": 5}, ConfigError, "epochs=5: epochs: "),
         ({"seed__x": 5}, ConfigError, "seed.x=5: seed is not a section"),
-        ({"overrides": "seed=3"}, UsageError, "overrides 'seed=3': expected a list of texts"),
-        ({"overrides": [3]}, UsageError, r"overrides \[3\]: expected a list of texts"),
+        ({"overrides": "seed=3"}, UsageError, "overrides 'seed=3': expected a list of strings"),
+        ({"overrides": [3]}, UsageError, r"overrides \[3\]: expected a list of strings"),
     ]
     for overrides, error, message in cases:
         with pytest.raises(error, match=message):

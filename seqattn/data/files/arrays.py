@@ -296,5 +296,5 @@ def _read_lengths(
 
 def _read_texts(array: NDArray[Any], name: str, key: str) -> list[str]:
     if array.ndim != 1 or array.dtype.kind not in "Uiu":
-        raise DataError(f"{name}: {key!r} must be a list of texts; it is {array.dtype}.")
+        raise DataError(f"{name}: {key!r} must be a list of strings; it is {array.dtype}.")
     return [str(word) for word in array.tolist()]

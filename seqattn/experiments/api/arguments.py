@@ -55,7 +55,7 @@ def as_override_list(keywords: Mapping[str, Any]) -> list[Override]:
         return [(str(key), as_config_value(value)) for key, value in [*first.items(), *pairs]]
     if isinstance(first, str) or not all(isinstance(text, str) for text in first):
         raise UsageError(
-            f"overrides {first!r}: expected a list of texts such as ['training.epochs=5'], or a"
+            f"overrides {first!r}: expected a list of strings such as ['training.epochs=5'], or a"
             " dict such as {'training.epochs': 5}."
         )
     return [*first, *((key, as_config_value(value)) for key, value in pairs)]
