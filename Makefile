@@ -36,19 +36,27 @@ INSTALL = $(UV) pip install --python $(BIN)/python
 INSTALLER = uv
 endif
 
+define create_environment
+@echo "1/3 Create the environment $(VENV)."
+@$(MAKE_VENV)
+@echo "2/3 Install $(1) with $(INSTALLER). The packages, such as"
+@echo "    torch, are large, so the first time takes $(2) or more."
+@$(INSTALL) --constraint constraints.txt --editable '$(3)'
+@echo "3/3 Write the schema of configs, with which an editor completes and checks them."
+@$(BIN)/seqattn config schema --output configs/seqattn.schema.json
+@touch $@
+endef
+
 $(READY): pyproject.toml constraints.txt
-	@echo "1/3 Create the environment $(VENV)."
-	@$(MAKE_VENV)
-	@echo "2/3 Install seqattn and what its development needs with $(INSTALLER). The packages, such as"
-	@echo "    torch, are large, so the first time takes a minute or more."
-	@$(INSTALL) --constraint constraints.txt --editable '.[dev]'
-	@echo "3/3 Write the schema of configs, with which an editor completes and checks them."
-	@$(BIN)/seqattn config schema --output configs/seqattn.schema.json
-	@touch $@
+	$(call create_environment,seqattn and what its development needs,a minute,.[dev])
+
+# On a fresh machine, `make train` installs only what training and the report page need.
+$(VENV)/.train: pyproject.toml constraints.txt
+	$(call create_environment,seqattn,half a minute,.[report])
 
 install: $(READY)  ## Make .venv with seqattn and what development needs
 
-train: $(READY)  ## Train the default config (configs/squares.yaml) into outputs/squares
+train: $(or $(wildcard $(READY)),$(VENV)/.train)  ## Train the default config (configs/squares.yaml) into outputs/squares
 	$(BIN)/seqattn train configs/squares.yaml --overwrite
 
 test: $(READY)  ## Run the tests, with a sample of the slow ones and a process a core

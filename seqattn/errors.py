@@ -1,4 +1,4 @@
-"""Errors that a user can correct, with their exit codes, and the format of counts in messages.
+"""Errors that a user can correct, with their exit codes, and parts of messages.
 
 The command line prints the message of such an error without a traceback and exits with the error's
 code. Each message must state where the error is, what was found, and what to do. Any other
@@ -7,8 +7,10 @@ exception, except an OSError, is a bug, and Python prints its traceback.
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 
 class SeqattnError(Exception):
@@ -137,3 +139,27 @@ def counted(number: int, noun: str, plural: str = "") -> str:
         plural: the noun in the plural; the default appends an s to `noun`.
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra from where seqattn was installed: from a folder, a
+    wheel or a package index.
+
+    Args:
+        extra: the name of an extra in pyproject.toml, such as "report".
+    """
+    from importlib import metadata
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    source = "seqattn"
+    try:
+        origin = metadata.distribution("seqattn").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:  # the package was copied and not installed
+        origin = None
+    if origin is not None:  # seqattn was not installed from an index
+        url = urlsplit(json.loads(origin)["url"])
+        path = Path(url2pathname(url.path))
+        if url.scheme == "file" and path.exists():
+            source = str(path)
+    return f'pip install "{source}[{extra}]"'

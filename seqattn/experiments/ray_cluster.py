@@ -26,12 +26,11 @@ from typing import Any
 
 from seqattn.config import Config, as_plain, from_plain
 from seqattn.config.plugins import load_received, plugin_contents
-from seqattn.errors import DistributedError, Interrupted, SeqattnError, UsageError
+from seqattn.errors import DistributedError, Interrupted, SeqattnError, UsageError, install_command
 from seqattn.experiments import Callbacks, Launch, groups_to_train, train_many
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import allow_open_files, atomic_write, exclusive_lock, write_transaction
 
-INSTALL = 'compare --engine ray needs Ray: pip install "seqattn[ray]"'
 CONNECT_TIMEOUT_SECONDS = 60.0
 POLL_INTERVAL_SECONDS = 0.2
 """Time in seconds between two checks of the stop signal."""
@@ -314,7 +313,7 @@ def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise UsageError(INSTALL) from None
+        raise UsageError(f"compare --engine ray needs Ray: {install_command('ray')}") from None
     if address is not None:
         _check_port(address)
         _check_connection(address, callbacks)

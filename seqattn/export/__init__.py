@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from seqattn import __version__
 from seqattn.analysis.evaluation.load_run import load_splits, open_run, remove_paths
 from seqattn.config import as_plain, to_yaml
-from seqattn.errors import CheckpointError, DataError, UsageError
+from seqattn.errors import CheckpointError, DataError, UsageError, install_command
 from seqattn.runs import find_run
 from seqattn.runs.storage import atomic_write, write_arrays
 
@@ -52,10 +52,6 @@ INSTANCE_UNITS = (
 )
 CARD, RUNNER, EXAMPLE = "card.json", "run.py", "example.npz"
 LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
-INSTALL = (
-    "seqattn export --format onnx needs onnx, onnxscript and onnxruntime:"
-    ' pip install "seqattn[export]"'
-)
 MADE_BY = "seqattn export"
 GRAPHS = ("encoder", "step", "free_running")
 EXPORT_FILES = {CARD, RUNNER, EXAMPLE, "weights.safetensors", "config.yaml", "__pycache__",
@@ -328,7 +324,17 @@ def _require_libraries() -> None:
         for library in LIBRARIES:
             importlib.import_module(library)
     except ImportError:
-        raise UsageError(INSTALL) from None
+        raise UsageError(missing_libraries()) from None
 
 
-__all__ = ["CARD", "EXAMPLE", "INSTALL", "RUNNER", "ExportFormat", "ExportResult", "export"]
+def missing_libraries() -> str:
+    """Return the message for missing libraries, without a full stop."""
+    return (
+        "seqattn export --format onnx needs onnx, onnxscript and onnxruntime:"
+        f" {install_command('export')}"
+    )
+
+
+__all__ = [
+    "CARD", "EXAMPLE", "RUNNER", "ExportFormat", "ExportResult", "export", "missing_libraries",
+]  # fmt: skip

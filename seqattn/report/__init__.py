@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqattn import __version__
 from seqattn.analysis.comparison import ComparisonResult, is_comparison, read_comparison
-from seqattn.errors import UsageError, counted
+from seqattn.errors import UsageError, counted, install_command
 from seqattn.report.content import comparison_content, run_content, runs_content
 from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.runs.output_files import write_output
@@ -43,7 +43,6 @@ TERMS = {
     "noise floor": "noise floor", "mean squared error": "mean squared error",
 }  # fmt: skip
 """Words of the summary and their terms in the glossary (web/src/live/glossary.ts)."""
-INSTALL_HINT = 'The pages of seqattn report need plotly and Jinja2: pip install "seqattn[report]"'
 
 
 def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path:
@@ -186,7 +185,9 @@ def _require_libraries() -> None:
         import jinja2  # noqa: F401
         import plotly  # noqa: F401
     except ImportError:
-        raise UsageError(INSTALL_HINT) from None
+        raise UsageError(
+            f"The pages of seqattn report need plotly and Jinja2: {install_command('report')}"
+        ) from None
 
 
-__all__ = ["INSTALL_HINT", "PAGE", "render_page", "report", "report_side_by_side"]
+__all__ = ["PAGE", "render_page", "report", "report_side_by_side"]

@@ -13,7 +13,7 @@ import pytest
 
 from seqattn import experiments
 from seqattn.config import Config, resolve
-from seqattn.errors import Interrupted, StorageError, UsageError
+from seqattn.errors import Interrupted, StorageError, UsageError, install_command
 from seqattn.experiments import ray_cluster
 from seqattn.experiments.trackers import Status, TrackedRun, run_trackers
 from seqattn.experiments.verify_resume import verify_resume
@@ -278,7 +278,7 @@ def test_a_missing_package_is_named_before_anything_is_written(
     with pytest.raises(UsageError) as caught:
         experiments.train_one(config_of(f"logging.{key}=true"), tmp_path, plots=False)
     assert str(caught.value) == (
-        f'logging.{key} needs the extra {key}, which is not installed: pip install "seqattn[{key}]"'
+        f"logging.{key} needs the extra {key}, which is not installed: {install_command(key)}"
     )
     assert not list(tmp_path.iterdir())
 

@@ -12,7 +12,7 @@ import pytest
 
 from seqattn.config import resolve
 from seqattn.config.searching import Search, plan_search
-from seqattn.errors import ConfigError, Interrupted
+from seqattn.errors import ConfigError, Interrupted, install_command
 from seqattn.experiments import Callbacks, tuning
 from seqattn.experiments.tuning import sampling, trials
 from seqattn.runs import EpochRecord, RunFolder
@@ -203,5 +203,5 @@ def test_a_missing_optuna_is_named(
     monkeypatch.setitem(sys.modules, "optuna", None)
     done = seqattn("tune", "c.yaml", "--search", RATE)
     assert done.code == 2
-    assert 'pip install "seqattn[tune]"' in done.err
+    assert install_command("tune") in done.err
     assert not (tmp_path / "outputs").exists()

@@ -27,7 +27,7 @@ from seqattn.analysis.evaluation.load_run import open_run
 from seqattn.config import Config, Model, resolve
 from seqattn.data import DataSpec, Scaling, Sequences
 from seqattn.data.scaling import Scaler
-from seqattn.errors import CheckpointError, UsageError
+from seqattn.errors import CheckpointError, UsageError, install_command
 from seqattn.experiments import train_many
 from seqattn.export.check import MAX_DIFFERENCE, check_graphs
 from seqattn.export.onnx import trace_graphs
@@ -345,7 +345,7 @@ def test_what_is_refused_leaves_nothing(
     with pytest.raises(CheckpointError, match="differ from the model: free_running on 12"):
         exporting.export(run, Path("x"))
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(UsageError, match=re.escape('pip install "seqattn[export]"')):
+    with pytest.raises(UsageError, match=re.escape(install_command("export"))):
         exporting.export(run, Path("x"))
     assert [path.name for path in Path().iterdir()] == ["file"]
 

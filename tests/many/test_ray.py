@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from seqattn.errors import install_command
 from seqattn.experiments import ray_cluster
 from seqattn.runs import RunFolder
 from tests.conftest import Ended
@@ -166,7 +167,7 @@ def test_a_cluster_that_cannot_be_reached_is_named(
     monkeypatch.setitem(sys.modules, "ray", None)
     done = seqattn(*WORDS, *SHORT, "--engine", "ray")
     assert done.code == 2
-    assert 'pip install "seqattn[ray]"' in done.err
+    assert install_command("ray") in done.err
     assert not Path("outputs").exists()
 
 

@@ -28,7 +28,7 @@ from seqattn.cli.panel import PanelDisplay, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
 from seqattn.data.planes import can_share_axes
-from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError
+from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError, install_command
 from seqattn.plots import attention_figure, history_pictures, run_pictures
 from seqattn.plots.attention import Layout
 from seqattn.report import report
@@ -575,7 +575,7 @@ def test_a_missing_extra_is_named(
     monkeypatch.setattr(builtins, "__import__", without)
     done = seqattn("report", mine.path, "--no-live")
     assert done.code == 2
-    assert 'pip install "seqattn[report]"' in done.err
+    assert install_command("report") in done.err
 
 
 # --- TensorBoard ----------------------------------------------------------------------------------

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from seqattn.errors import install_command
 from tests.conftest import ROOT, SMALL, Ended
 
 Command = Callable[..., Ended]
@@ -55,7 +58,7 @@ def test_what_needs_an_extra_names_it(attention_run: Path, seqattn: Command) -> 
     ):
         done = seqattn(*words)
         assert done.code == 2, (words, done.out, done.err)
-        assert f'pip install "seqattn[{extra}]"' in done.err.splitlines()[-1], (words, done.err)
+        assert install_command(extra) in done.err.splitlines()[-1], (words, done.err)
     assert [path.name for path in Path().iterdir()] == ["x.arrow"]
 
 
@@ -77,3 +80,37 @@ def test_everything_else_works_without_extras(seqattn: Command) -> None:
     ):
         done = seqattn(*words)
         assert done.code == 0, (words, done.err)
+
+
+@pytest.mark.parametrize(
+    ("installed", "source"),
+    [
+        ("folder", "{folder}"), ("wheel", "{folder}/seqattn-1.whl"), ("index", "seqattn"),
+        ("deleted folder", "seqattn"), ("repository", "seqattn"), ("not installed", "seqattn"),
+    ],
+)  # fmt: skip
+def test_the_command_installs_from_where_seqattn_was_installed(
+    installed: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my clone"
+    folder.mkdir()
+    (folder / "seqattn-1.whl").touch()
+    urls = {
+        "folder": folder.as_uri(), "wheel": (folder / "seqattn-1.whl").as_uri(),
+        "deleted folder": (tmp_path / "deleted").as_uri(),
+        "repository": "https://example.org/seqattn.git",
+    }  # fmt: skip
+
+    class Distribution:
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return json.dumps({"url": urls[installed]}) if installed in urls else None
+
+    def distribution(name: str) -> Distribution:
+        if installed == "not installed":
+            raise metadata.PackageNotFoundError(name)
+        return Distribution()
+
+    monkeypatch.setattr(metadata, "distribution", distribution)
+    expected = source.format(folder=folder)
+    assert install_command("report") == f'pip install "{expected}[report]"'

@@ -14,7 +14,7 @@ from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
 from seqattn.data.files.temporary import path_of, unnamed_file
 from seqattn.data.tables.connection import literal, sql_call
-from seqattn.errors import UsageError
+from seqattn.errors import UsageError, install_command
 
 TEXT_FORMATS = ("csv", "tsv")
 WRITTEN_ROWS = "rows_to_write"
@@ -33,7 +33,7 @@ def import_pyarrow() -> Any:
     except ImportError:
         raise UsageError(
             "Arrow files are written with pyarrow, which is not installed. Write Parquet or CSV, or"
-            ' install pyarrow: pip install "seqattn[data]"'
+            f" install pyarrow: {install_command('data')}"
         ) from None
     return pa
 

@@ -12,7 +12,7 @@ from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.lines import check_json_lines
 from seqattn.data.tables.connection import connect, literal, quote_name, sql_call
 from seqattn.data.tables.durations import read_durations
-from seqattn.errors import DataError, UsageError
+from seqattn.errors import DataError, UsageError, install_command
 
 if TYPE_CHECKING:
     import duckdb
@@ -141,7 +141,7 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
     except ImportError:
         raise UsageError(
             f"{name}: Arrow files are read with pyarrow, which is not installed. Write the file"
-            ' as Parquet, or install pyarrow: pip install "seqattn[data]"'
+            f" as Parquet, or install pyarrow: {install_command('data')}"
         ) from None
     with pa.memory_map(str(path)) as mapped:
         try:

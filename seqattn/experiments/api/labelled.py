@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.errors import UsageError
+from seqattn.errors import UsageError, install_command
 
 if TYPE_CHECKING:
     import xarray
@@ -80,7 +80,7 @@ def label_weights(
     except ImportError:
         if library == "xarray":
             raise UsageError(
-                'A DataArray needs xarray, which is not installed: pip install "seqattn[xarray]"'
+                f"A DataArray needs xarray, which is not installed: {install_command('xarray')}"
             ) from None
         return labelled
     return xarray.DataArray(*labelled[:1], dims=dims, coords=labelled.coords, attrs=attrs,

@@ -130,13 +130,13 @@ def check_export(case: ContractCase, config: Config) -> str:
             f"not claimed. The class attribute `{EXPORTABLE} = True` claims that the mechanism can"
             " be exported."
         )
-    from seqattn.export import INSTALL, LIBRARIES
+    from seqattn.export import LIBRARIES, missing_libraries
 
     try:
         for library in LIBRARIES:
             __import__(library)
     except ImportError:
-        raise NotApplicableError(f"{INSTALL}.") from None
+        raise NotApplicableError(f"{missing_libraries()}.") from None
     from seqattn.export.check import MAX_DIFFERENCE, check_graphs
     from seqattn.export.onnx import trace_graphs
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from seqattn.config import Config
-from seqattn.errors import SeqattnError, StorageError, UsageError, counted
+from seqattn.errors import SeqattnError, StorageError, UsageError, counted, install_command
 from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.trackers.interface import Status, TrackedRun, Tracker
 from seqattn.experiments.trackers.mlflow import MLflowTracker
@@ -38,7 +38,7 @@ def check_trackers(config: Config) -> None:
         if any(importlib.util.find_spec(name) is None for name in PACKAGES.get(key, (key,))):
             raise UsageError(
                 f"logging.{key} needs the extra {key}, which is not installed:"
-                f' pip install "seqattn[{key}]"'
+                f" {install_command(key)}"
             )
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqattn.config.searching import Search
-from seqattn.errors import UsageError
+from seqattn.errors import UsageError, install_command
 from seqattn.experiments import Callbacks, choose_device
 from seqattn.experiments.tuning import manifest
 from seqattn.runs.storage import exclusive_lock, folder_lock
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from seqattn.experiments.tuning.results import TuneResult
 
-INSTALL = 'seqattn tune needs Optuna: pip install "seqattn[tune]"'
 LOCK_TIMEOUT_SECONDS = 60.0
 """Maximum time in seconds to wait for another process that writes the result files."""
 
@@ -72,7 +71,7 @@ def tune(
     try:
         import optuna
     except ImportError:
-        raise UsageError(INSTALL) from None
+        raise UsageError(f"seqattn tune needs Optuna: {install_command('tune')}") from None
     from seqattn.experiments.tuning import results, trial_loop
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
