@@ -23,8 +23,8 @@ ratio of their times. The script measures these rows:
     process  `seqattn train configs/notebook.yaml` against a notebook that runs as a script
     help     `seqattn --help` against `python -c "import typer"`
     predict  free-running forecasts of 100,000 squares, in microseconds per sequence and step
-    cells    A, B and C with LSTMs and with simple recurrent networks: autograd, against manually
-             derived gradients
+    cells    A, B and C with LSTMs, with simple recurrent networks and with two heads: autograd,
+             against manually derived gradients
     film     A with attention recorded every 20 epochs, and squares.yaml with attention recorded
              every 10 epochs, each against the same training without recorded attention
     report   the HTML report of a run of squares.yaml
@@ -50,6 +50,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import notebook
@@ -183,12 +184,15 @@ def saving(table: BenchTable, work: Work, folder: Path) -> None:
 
 
 def bench_cells(table: BenchTable, works: list[Work]) -> None:
-    """Measure the manual backward pass of LSTMs and of simple recurrent networks."""
-    for cell in ("lstm", "rnn"):
+    """Measure the manual backward pass of LSTMs, of simple recurrent networks, and of two heads."""
+    options: dict[str, dict[str, Any]] = {
+        "lstm": {"cell": "lstm"}, "rnn": {"cell": "rnn"}, "two heads": {"heads": 2},
+    }  # fmt: skip
+    for name, option in options.items():
         for work in works:
-            table.pair(f"cells: {work.name} with {cell}, autograd / manual",
-                       lambda: seqattn_loop(work, manual_backward=False, cell=cell),  # noqa: B023
-                       lambda: seqattn_loop(work, cell=cell), "")  # noqa: B023  # fmt: skip
+            table.pair(f"cells: {work.name} with {name}, autograd / manual",
+                       lambda: seqattn_loop(work, manual_backward=False, **option),  # noqa: B023
+                       lambda: seqattn_loop(work, **option), "")  # noqa: B023  # fmt: skip
 
 
 def bench_recording(table: BenchTable, work: Work, name: str, frames: int) -> None:

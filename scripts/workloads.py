@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from seqattn.config import Recurrent, Squares, Training
+from seqattn.config import Recurrent, ScaledDotAttention, Squares, Training
 from seqattn.data import load_data
 from seqattn.models import build_model
 from seqattn.training import Batch, TrainingRun, to_tensors, train_models
@@ -50,12 +50,14 @@ def seqattn_loop(
     manual_backward: bool = True,
     seeds: int = 1,
     cell: Literal["gru", "lstm", "rnn"] = "gru",
+    heads: int = 1,
 ) -> float:
     """Train with seqattn, and return the last validation loss of the first seed."""
     config = Training(epochs=work.epochs, batch_size=work.batch_size, learning_rate=0.01)
+    attention = ScaledDotAttention(heads=heads)
+    model = Recurrent(hidden_dim=work.hidden, cell=cell, attention=attention)
     runs = [
-        TrainingRun(build_model(Recurrent(hidden_dim=work.hidden, cell=cell), 2, seed), work.data,
-                    work.validation, config, seed)
+        TrainingRun(build_model(model, 2, seed), work.data, work.validation, config, seed)
         for seed in range(seeds)
-    ]  # fmt: skip
+    ]
     return train_models(runs, manual_backward=manual_backward)[0].history[-1].validation_loss

@@ -1,13 +1,13 @@
 """The loss of a common family of recurrent models, with a hand-written backward pass.
 
 Autograd records every operation, and for small models the recording takes longer than the
-arithmetic. This file contains the forward and backward passes of one model family: the
-encoder-decoder of `recurrent.py` with one layer of GRUs, LSTMs or simple recurrent networks and
-with `readout: linear`, either without attention, or with `context: output` and one head of a
-uniform, dot-product or additive score. The function `supports` checks all conditions. Each forward
-stage below (F1, F2) is followed by its backward stage (B1, B2). The gates of the cells are in
-`manual_gates.py`, and the stages F3 and F4 are in `manual_readout.py` and `manual_additive.py`. The
-file is optional: without it, autograd computes the gradient.
+arithmetic. This file contains the forward and backward passes of one model family: the encoder-
+decoder of `recurrent.py` with one layer of GRUs, LSTMs or simple recurrent networks and with
+`readout: linear`, either without attention, or with `context: output` and any number of heads of a
+uniform or dot-product score, or one head of an additive score. The function `supports` checks all
+conditions. Each forward stage below (F1, F2) is followed by its backward stage (B1, B2). The gates
+of the cells are in `manual_gates.py`, and the stages F3 and F4 are in `manual_readout.py` and
+`manual_additive.py`. The file is optional: without it, autograd computes the gradient.
 
 The letters in shapes are defined in `seqattn.models.op_tape`. For any x, dx is the gradient of the
 loss with respect to x. A step maps the state in a slot to the state in the next slot:
@@ -53,6 +53,8 @@ from seqattn.models.teacher_forcing import Segment, segments
 
 # Measured thresholds. No threshold changes a result by more than rounding.
 MAX_FUSED_TARGET_LENGTH = 8  # largest T for which all segments of a plan are one record
+MAX_PAIRS = 2**25  # largest number of weights in a batch; see `is_faster`
+MAX_HEAD_TERMS = 2**15  # largest (A - 1) * S * H for A heads; see `is_faster`
 MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # smallest R, largest H with the runs innermost
 
 # Every module of a supported model has one of these classes. A subclass may compute something else.
@@ -71,8 +73,32 @@ def supports(model: object) -> bool:
         and not model.decoder_above
         and model.dropout == 0
         and model.combine is None
-        and (model.attention is None or (model.context_is_output and model.attention.is_plain))
+        and (model.attention is None or (model.context_is_output and _has_readout(model.attention)))
     )
+
+
+def _has_readout(attention: Attention) -> bool:
+    """Return whether a readout implements attention with classes in `SUPPORTED_CLASSES`."""
+    return attention.location is None and (
+        attention.heads == 1 or type(attention.score) is not AdditiveScore
+    )
+
+
+def is_faster(model: RecurrentModel, source_steps: int, pairs: int) -> bool:
+    """Return whether training a supported model is faster with this file than with autograd.
+
+    For very many attention weights, the time is spent in memory. With A heads, this file computes
+    each score from all H features of a state, and autograd from H / A features, so for wide states
+    and long sources, autograd is faster.
+
+    Args:
+        model: a supported model.
+        source_steps: number of source steps in a batch, S.
+        pairs: number of (source step, target step) pairs in a batch of all runs.
+    """
+    heads = 1 if model.attention is None else model.attention.heads
+    terms = (heads - 1) * source_steps * model.encoder.hidden
+    return heads * pairs <= MAX_PAIRS and terms <= MAX_HEAD_TERMS
 
 
 def prefers_runs_innermost(model: RecurrentModel, runs: int) -> bool:

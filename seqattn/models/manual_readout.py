@@ -4,12 +4,13 @@ passes.
 Three classes compute the outputs y (R, N, T, F), with the methods of `Readout`:
 
     NoAttention     y = W h + b
-    BilinearScores  dot products (dot, scaled_dot, general) and equal scores (uniform)
+    BilinearScores  dot products (dot, scaled_dot, general) and equal scores (uniform), with any
+                    number of heads
     AdditiveScores  v . tanh(W q + U k + b), in `manual_additive.py`
 
 Each forward stage (F3, F4) is followed by its backward stage (B3, B4). The letters in shapes are
 defined in `seqattn.models.op_tape`. For any x, dx is the gradient of the loss with respect to x.
-Three identities simplify the passes with attention.
+Four identities simplify the passes with attention.
 
 1. Every dot-product score is a bilinear form of a decoder state h and an encoder state e. With
    q = A h + a and k = B e + b (Vaswani et al. 2017, section 3.2.1),
@@ -24,6 +25,12 @@ Three identities simplify the passes with attention.
    W_c sum_s w_s (V e_s + u) = sum_s w_s (W_c V e_s) + W_c u.
 3. The state's term of the output, W_h h + b, is one more linear map of the state, so it is computed
    in the same matmul as the scores or the projected query.
+4. Head j of A heads uses the j-th block of K / A features of q and k, of H / A features of V e + u,
+   and of H / A columns of W_c (Vaswani et al. 2017, section 3.2.2). Identities 1 and 2 hold for the
+   blocks of each head: M_j and v_j follow from the blocks of A, a and B, and the values of head j
+   are the block of W_c times the block of V e_s. The outputs of the heads add up. Attention with A
+   heads over S states is therefore computed like attention with one head over A * S states, except
+   that softmax normalizes the S weights of each head.
 """
 
 from __future__ import annotations
@@ -134,54 +141,73 @@ class NoAttention:
         self.tape.record(self.dy_steps[t].add_, dy)
 
 
-class OutputOfValues:
-    """The map W_c V from encoder states to the values of the output, and the bias b + W_c u
-    (identity 2). Without a projection of the values, V is the identity and u = 0."""
+def blocks(width: int, heads: int) -> list[slice]:
+    """Return the block of features that each head uses, of `width` features."""
+    size = width // heads
+    return [slice(head * size, (head + 1) * size) for head in range(heads)]
 
-    def __init__(self, tape: OpTape, parameters: FlatGradient, R: int, F: int, H: int) -> None:
+
+class OutputOfValues:
+    """The map W_c V of each head from encoder states to the values of the output, and the bias
+    b + W_c u (identities 2 and 4). Without a projection of the values, V is the identity and u = 0.
+    """
+
+    def __init__(
+        self, tape: OpTape, parameters: FlatGradient, R: int, F: int, H: int, heads: int = 1
+    ) -> None:
         self.tape, self.w, self.d, self.H = tape, parameters.weight, parameters.grad, H
+        self.blocks = blocks(H, heads)
         self.has_value = "attention.value.weight" in self.w
         self.bias = tape.new(R, F, 1) if self.has_value else self.w["output.bias"].unsqueeze(2)
 
-    def forward(self, W_cV: Tensor) -> None:
-        """Compute W_c V (R, F, H) and the bias."""
+    def forward(self, *W_cV: Tensor) -> None:
+        """Compute W_c V (R, F, H) of each head, and the bias. Without a projection of the values,
+        only the block of columns of the head is written."""
         tape, w = self.tape, self.w
         W_c = w["output.weight"][..., : self.H]
+        for of_head, block in zip(W_cV, self.blocks, strict=True):
+            if self.has_value:
+                tape.matmul(of_head, W_c[..., block], w["attention.value.weight"][:, block])
+            else:
+                tape.record(of_head[..., block].copy_, W_c[..., block])
         if self.has_value:
-            V, u = w["attention.value.weight"], w["attention.value.bias"].unsqueeze(2)
-            tape.matmul(W_cV, W_c, V)
+            u = w["attention.value.bias"].unsqueeze(2)
             tape.matmul(self.bias, W_c, u, w["output.bias"].unsqueeze(2))
-        else:
-            tape.record(W_cV.copy_, W_c)
 
-    def backward(self, dW_cV: Tensor) -> None:
+    def backward(self, *dW_cV: Tensor) -> None:
         """Compute the gradient of W_c and, if the values are projected, the gradients of V and u.
         The gradient of the output bias must already be computed."""
         tape, w, d = self.tape, self.w, self.d
         dW_c, dbias = d["output.weight"][..., : self.H], d["output.bias"].unsqueeze(2)
-        if self.has_value:
-            W_c, V = w["output.weight"][..., : self.H], w["attention.value.weight"]
-            u, du = w["attention.value.bias"].unsqueeze(1), d["attention.value.bias"].unsqueeze(2)
-            tape.matmul(d["attention.value.weight"], W_c.mT, dW_cV)
-            tape.matmul(du, W_c.mT, dbias)
-            tape.matmul(dW_c, dW_cV, V.mT)
-            tape.matmul(dW_c, dbias, u, dW_c)
-        else:
-            tape.record(dW_c.copy_, dW_cV)
+        if not self.has_value:
+            for of_head, block in zip(dW_cV, self.blocks, strict=True):
+                tape.record(dW_c[..., block].copy_, of_head[..., block])
+            return
+        W_c, (V, dV) = (
+            w["output.weight"][..., : self.H],
+            (of["attention.value.weight"] for of in (w, d)),
+        )
+        u, du = w["attention.value.bias"].unsqueeze(1), d["attention.value.bias"].unsqueeze(2)
+        for of_head, block in zip(dW_cV, self.blocks, strict=True):
+            tape.matmul(dV[:, block], W_c[..., block].mT, of_head)
+            tape.matmul(dW_c[..., block], of_head, V[:, block].mT)
+        tape.matmul(du, W_c.mT, dbias)
+        tape.matmul(dW_c, dbias, u, dW_c)
 
 
 class BilinearScores:
     """Attention whose scores are a bilinear form, with the new state as query (Luong et al. 2015,
-    section 3), and y = W [c; h] + b:
+    section 3), and y = W [c; h] + b. With A heads (identity 4):
 
-        memory = [M; v; W_c V] e for all e, and [W_h; b] in F more rows
-        joint  = bias + h keys^T                        S scores, and the state's term of y
-        y      = (state's term) + softmax(scores) values
+        memory = [M; v; W_c V] e for all heads and all e, and [W_h; b] in F more rows
+        joint  = bias + h keys^T                        A * S scores, and the state's term of y
+        y      = (state's term) + softmax(scores of each head) values
 
     Attributes:
-        memory: array (S + F, R, N, H + 1 + F). The last axis contains the key (H numbers), the
+        memory: array (A * S + F, R, N, H + 1 + F). The last axis contains the key (H numbers), the
             bias (1 number) and the value (F numbers).
-        joint, djoint: `joint` and its gradient, (R, N, T, S + F). The last F columns are dy.
+        joint, djoint: `joint` and its gradient, (R, N, T, A * S + F). The last F columns are dy.
+        C: the number of scores of a query, A * S.
     """
 
     def __init__(
@@ -189,41 +215,51 @@ class BilinearScores:
     ) -> None:
         self.tape, self.states, self.w, self.d = tape, states, parameters.weight, parameters.grad
         R, N, S, T, F, H, *_ = states.batch.shape
-        new, P, self.block = tape.new, H + 1 + F, T
+        A, new, P, self.block = score.heads, tape.new, H + 1 + F, T
+        self.A, self.C = A, (C := A * S)
         self.is_general = type(score) is GeneralScore
         self.is_projected = "attention.score.query.weight" in self.w
-        self.output = OutputOfValues(tape, parameters, R, F, H)
-        self.to_memory, self.dto_memory = new(R, P, H).zero_(), new(R, P, H)
+        self.output = OutputOfValues(tape, parameters, R, F, H, A)
+        self.to_memory = [new(R, P, H).zero_() for _ in range(A)]
+        self.dto_memory = [new(R, P, H) for _ in range(A)]
         if type(score) in (DotScore, ScaledDotScore):  # M, unless there are projections
-            divisor = math.sqrt(H) if type(score) is ScaledDotScore else 1
-            self.to_memory[:, :H] = torch.diag(tape.one.expand(H)) / divisor
-        self.memory, self.dmemory = (new(S + F, R, N, P, runs=1) for _ in range(2))
+            divisor = math.sqrt(H // A) if type(score) is ScaledDotScore else 1
+            identity = torch.diag(tape.one.expand(H)) / divisor
+            for to_memory, block in zip(self.to_memory, blocks(H, A), strict=True):
+                to_memory[:, block] = identity[block]
+        self.memory, self.dmemory = (new(C + F, R, N, P, runs=1) for _ in range(2))
         self.keys, self.key_bias, self.values = self.unpack(self.memory)
-        self.joint, self.djoint = new(R, N, T, S + F), new(R, N, T, S + F)
-        self.weights, self.total, self.y = new(R, N, T, S), new(R, N, T, 1), new(R, N, T, F)
-        self.dy, self.djoint_of_add = self.djoint[..., S:], new(R, N, 1, S + F)
+        self.joint, self.djoint = new(R, N, T, C + F), new(R, N, T, C + F)
+        self.weights, self.total, self.y = new(R, N, T, C), new(R, N, T, A, 1), new(R, N, T, F)
+        self.dy, self.djoint_of_add = self.djoint[..., C:], new(R, N, 1, C + F)
 
     def unpack(self, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return views: keys (R, N, S + F, H), biases (R, N, 1, S + F) and values (R, N, S, F)."""
-        (_, _, S, _, _, H, *_), each = self.states.batch.shape, memory.permute(1, 2, 0, 3)
-        return each[..., :H], each[..., H].unsqueeze(2), each[:, :, :S, H + 1 :]
+        """Return views: keys (R, N, A * S + F, H), biases (R, N, 1, A * S + F) and values (R, N,
+        A * S, F)."""
+        (*_, H, _, _), each = self.states.batch.shape, memory.permute(1, 2, 0, 3)
+        return each[..., :H], each[..., H].unsqueeze(2), each[:, :, : self.C, H + 1 :]
+
+    def by_head(self, columns: Tensor) -> Tensor:
+        """Return a view (R, N, steps, A, S) of the first A * S columns of `columns`."""
+        found: Tensor = columns[..., : self.C].unflatten(-1, (self.A, -1))
+        return found
 
     def f3_memory(self) -> None:
         """Compute keys, biases and values of the source, and keys and biases of the output."""
-        tape, padding, memory = self.tape, self.states.batch.padding, self.memory
-        _, _, S, _, _, H, *_ = self.states.batch.shape
+        tape, padding, C = self.tape, self.states.batch.padding, self.C
+        memory, (*_, H, _, _) = self.memory, self.states.batch.shape
         self.f3_weights()
         rows = tape.steps_as_rows(self.states.encoded)
-        tape.matmul_to_steps(memory[:S], rows, self.to_memory.mT)
-        if padding is not None:
-            tape.record(memory[:S, ..., H].masked_fill_, padding.permute(2, 0, 1), -math.inf)
+        for of_head, to_memory in zip(memory[:C].chunk(self.A), self.to_memory, strict=True):
+            tape.matmul_to_steps(of_head, rows, to_memory.mT)
+            if padding is not None:
+                tape.record(of_head[..., H].masked_fill_, padding.permute(2, 0, 1), -math.inf)
         output = self.w["output.weight"][..., H:].transpose(0, 1)
-        tape.record(memory[S:, ..., :H].copy_, output.unsqueeze(2))
-        tape.record(memory[S:, ..., H].copy_, self.output.bias.transpose(0, 1))
+        tape.record(memory[C:, ..., :H].copy_, output.unsqueeze(2))
+        tape.record(memory[C:, ..., H].copy_, self.output.bias.transpose(0, 1))
 
     def b3_memory(self) -> None:
-        tape, dmemory = self.tape, self.dmemory
-        _, _, S, _, _, H, *_ = self.states.batch.shape
+        tape, dmemory, C, (*_, H, _, _) = self.tape, self.dmemory, self.C, self.states.batch.shape
         dkeys, dbias, dvalues = self.unpack(dmemory)
         # joint = bias + queries keys^T, y = ... + weights values, for all steps at once
         tape.matmul(dkeys, self.djoint.mT, self.states.decoded.permute(1, 2, 0, 3))
@@ -231,67 +267,79 @@ class BilinearScores:
         tape.matmul(dvalues, self.weights.mT, self.dy)
         # memory = to_memory e, and the output's keys and biases
         doutput = self.d["output.weight"][..., H:].transpose(0, 1)
-        tape.record(torch.sum, dmemory[S:, ..., :H], 2, out=doutput)
-        tape.record(torch.sum, dmemory[S:, ..., H], 2, out=self.d["output.bias"].T)
-        rows, encoded = tape.steps_as_rows(dmemory[:S]), tape.steps_as_rows(self.states.encoded)
-        tape.matmul(self.dto_memory, rows.mT, encoded)
-        tape.matmul_to_steps(self.states.dencoded, rows, self.to_memory, accumulate=True)
+        tape.record(torch.sum, dmemory[C:, ..., :H], 2, out=doutput)
+        tape.record(torch.sum, dmemory[C:, ..., H], 2, out=self.d["output.bias"].T)
+        encoded = tape.steps_as_rows(self.states.encoded)
+        for dof_head, to_memory, dto_memory in zip(
+            dmemory[:C].chunk(self.A), self.to_memory, self.dto_memory, strict=True
+        ):
+            rows = tape.steps_as_rows(dof_head)
+            tape.matmul(dto_memory, rows.mT, encoded)
+            tape.matmul_to_steps(self.states.dencoded, rows, to_memory, accumulate=True)
         self.b3_weights()
 
     def f3_weights(self) -> None:
-        """Compute the matrix [M; v; W_c V]."""
+        """Compute the matrix [M; v; W_c V] of each head."""
         tape, w, (*_, F, H, _, _) = self.tape, self.w, self.states.batch.shape
-        M, v, W_cV = self.to_memory.split([H, 1, F], dim=1)
+        parts = (each.split([H, 1, F], dim=1) for each in self.to_memory)
+        M, v, W_cV = zip(*parts, strict=True)
         if self.is_projected:
             A, B = w["attention.score.query.weight"], w["attention.score.key.weight"]
             a = w["attention.score.query.bias"].unsqueeze(1)
-            tape.matmul(M, A.mT, B)
-            tape.matmul(v, a, B)
-            tape.record(self.to_memory[:, : H + 1].mul_, 1 / math.sqrt(B.shape[1]))
+            scale = 1 / math.sqrt(B.shape[1] // self.A)
+            for head, block in enumerate(blocks(B.shape[1], self.A)):
+                tape.matmul(M[head], A[:, block].mT, B[:, block])
+                tape.matmul(v[head], a[..., block], B[:, block])
+                tape.record(self.to_memory[head][:, : H + 1].mul_, scale)
         elif self.is_general:
-            tape.record(M.copy_, w["attention.score.key.weight"])
-        self.output.forward(W_cV)
+            for of_head, block in zip(M, blocks(H, self.A), strict=True):
+                tape.record(of_head[:, block].copy_, w["attention.score.key.weight"][:, block])
+        self.output.forward(*W_cV)
 
     def b3_weights(self) -> None:
         tape, w, d, (*_, F, H, _, _) = self.tape, self.w, self.d, self.states.batch.shape
-        dM, dv, dW_cV = self.dto_memory.split([H, 1, F], dim=1)
+        parts = (each.split([H, 1, F], dim=1) for each in self.dto_memory)
+        dM, dv, dW_cV = zip(*parts, strict=True)
         if self.is_projected:
             A, dA = (of["attention.score.query.weight"] for of in (w, d))
             a, da = (of["attention.score.query.bias"].unsqueeze(2) for of in (w, d))
             B, dB = (of["attention.score.key.weight"] for of in (w, d))
-            tape.record(self.dto_memory[:, : H + 1].mul_, 1 / math.sqrt(B.shape[1]))
-            tape.matmul(dA, B, dM.mT)
-            tape.matmul(da, B, dv.mT)
+            scale = 1 / math.sqrt(B.shape[1] // self.A)
             tape.record(d["attention.score.key.bias"].zero_)  # gradient clipping writes into it
-            tape.matmul(dB, A, dM)
-            tape.matmul(dB, a, dv, dB)
+            for head, block in enumerate(blocks(B.shape[1], self.A)):
+                tape.record(self.dto_memory[head][:, : H + 1].mul_, scale)
+                tape.matmul(dA[:, block], B[:, block], dM[head].mT)
+                tape.matmul(da[:, block], B[:, block], dv[head].mT)
+                tape.matmul(dB[:, block], A[:, block], dM[head])
+                tape.matmul(dB[:, block], a[:, block], dv[head], dB[:, block])
         elif self.is_general:
-            tape.record(d["attention.score.key.weight"].copy_, dM)
-        self.output.backward(dW_cV)
+            for dof_head, block in zip(dM, blocks(H, self.A), strict=True):
+                tape.record(d["attention.score.key.weight"][:, block].copy_, dof_head[:, block])
+        self.output.backward(*dW_cV)
 
     def f4_read(self, first: int, last: int) -> None:
-        tape, (_, _, S, *_) = self.tape, self.states.batch.shape
+        tape, C = self.tape, self.C
         queries = self.states.decoded[first:last].permute(1, 2, 0, 3)
         joint, weights = self.joint[:, :, first:last], self.weights[:, :, first:last]
         tape.matmul(joint, queries, self.keys.mT, self.key_bias)
-        tape.softmax(weights, joint[..., :S])
-        tape.matmul(self.y[:, :, first:last], weights, self.values, joint[..., S:])
+        tape.softmax(self.by_head(weights), self.by_head(joint))
+        tape.matmul(self.y[:, :, first:last], weights, self.values, joint[..., C:])
 
     def b4_read(self, first: int, last: int) -> None:
         self.add_gradients(first, last, self.djoint[:, :, first:last])
 
     def b4_add(self, t: int, dy: Tensor) -> None:
-        (_, _, S, *_), djoint = self.states.batch.shape, self.djoint_of_add
-        self.tape.record(djoint[..., S:].copy_, dy.unsqueeze(2))
+        djoint = self.djoint_of_add
+        self.tape.record(djoint[..., self.C :].copy_, dy.unsqueeze(2))
         self.add_gradients(t, t + 1, djoint)
         self.tape.record(self.djoint[:, :, t : t + 1].add_, djoint)
 
     def add_gradients(self, first: int, last: int, djoint: Tensor) -> None:
-        """Compute the first S columns of djoint (R, N, steps, S + F) from the last F columns, and
-        add the gradient of the queries to dh."""
-        tape, (_, _, S, *_) = self.tape, self.states.batch.shape
+        """Compute the first A * S columns of djoint (R, N, steps, A * S + F) from the last F
+        columns, and add the gradient of the queries to dh."""
+        tape, C = self.tape, self.C
         weights, total = self.weights[:, :, first:last], self.total[:, :, first:last]
-        tape.matmul(djoint[..., :S], djoint[..., S:], self.values.mT)
-        tape.softmax_backward(djoint[..., :S], weights, total)
+        tape.matmul(djoint[..., :C], djoint[..., C:], self.values.mT)
+        tape.softmax_backward(self.by_head(djoint), self.by_head(weights), total)
         dqueries = self.states.ddecoded[first:last].permute(1, 2, 0, 3)
         tape.matmul(dqueries, djoint, self.keys, dqueries)

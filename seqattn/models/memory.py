@@ -25,9 +25,9 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
     batch.
 
     - A recurrent model stores 40 * H numbers per step, for each layer and direction. For each pair
-      of a source step and a target step, a recurrent model also stores 6 numbers per head. An
-      additive score adds 4 * K numbers per pair, and location-based addressing adds a few numbers
-      per pair and head.
+      of a source step and a target step, a recurrent model also stores 6 numbers per head. Each
+      head after the first adds 2 * H numbers per source step. An additive score adds 4 * K numbers
+      per pair, and location-based addressing adds a few numbers per pair and head.
     - At every step and in every iteration of the inner loop, a model with fast weights stores the
       past states or the matrix, whichever is smaller.
     - A Transformer stores the activations of every sublayer. If the run is trained alone, torch's
@@ -42,9 +42,10 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
         return model.activations_per_sequence(S, T)
     match model:
         case Recurrent():
-            H, attention, of_pair = model.hidden_dim, model.attention, 6
+            H, attention, of_pair, of_heads = model.hidden_dim, model.attention, 6, 0
             if attention is not None:
                 of_pair *= attention.heads
+                of_heads = 2 * (attention.heads - 1) * S * H  # keys and their gradients
                 if isinstance(attention, AdditiveAttention):
                     of_pair += 4 * (attention.key_dim or H)
                 if attention.location is not None:
@@ -52,7 +53,7 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
                     steps = place.shift_range if isinstance(place, LocationShift) else 0
                     of_pair += attention.heads * (4 * steps + 8)
             of_state = 40 * model.layers * (2 if model.bidirectional else 1)
-            return (S + T) * of_state * H + T * S * of_pair
+            return (S + T) * of_state * H + T * S * of_pair + of_heads
         case FastWeights():
             H, L = model.hidden_dim, S + T
             return L * H * (40 + 6 * (1 + model.inner_steps) * min(L, H))

@@ -117,10 +117,11 @@ class OpTape:
             self.record(x.tanh_)
 
     def softmax(self, out: Tensor, scores: Tensor) -> None:
-        """Compute the softmax over the last of four axes. `torch.softmax` copies a tensor that is
-        not contiguous, so the axes are permuted to their order in memory."""
-        axes = sorted(range(4), key=out.stride, reverse=True)
-        self.record(torch.softmax, scores.permute(axes), axes.index(3), out=out.permute(axes))
+        """Compute the softmax over the last axis. `torch.softmax` copies a tensor that is not
+        contiguous, so the axes are permuted to their order in memory."""
+        axes = sorted(range(out.dim()), key=out.stride, reverse=True)
+        last = axes.index(out.dim() - 1)
+        self.record(torch.softmax, scores.permute(axes), last, out=out.permute(axes))
 
     def softmax_backward(self, grad: Tensor, weights: Tensor, total: Tensor) -> None:
         """Replace `grad`, the gradient of the weights, with the gradient of the scores, weights *

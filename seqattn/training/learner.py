@@ -67,6 +67,7 @@ class Learner:
         self.params, self.loss_fn = build_loss(
             [run.model for run in runs],
             manual_backward=manual_backward and self.config.compile != "on",
+            source_steps=self.loader.S,
             pairs=len(runs) * min(size, self.loader.n) * self.loader.S * self.loader.T,
             bfloat16=self.config.precision == "bfloat16",
         )

@@ -23,8 +23,6 @@ from seqattn.models.cells import Cell, Kernel
 from seqattn.training.batches import Batch
 from seqattn.training.stacked_params import StackedParams
 
-MAX_MANUAL_PAIRS = 2**25
-"""Largest number of (source step, target step) pairs in a batch for manual gradients."""
 BACKEND = "inductor"
 COMPILE_SECONDS = 40.0
 """Duration of a first compilation in seconds, as measured in docs/performance.md."""
@@ -195,6 +193,7 @@ def build_loss(
     models: Sequence[Seq2SeqModel],
     *,
     manual_backward: bool = True,
+    source_steps: int = 0,
     pairs: int = 0,
     bfloat16: bool = False,
 ) -> tuple[StackedParams, LossFn]:
@@ -203,21 +202,22 @@ def build_loss(
     Args:
         models: models of one config, one for each run.
         manual_backward: whether to allow manually derived gradients.
+        source_steps: number of source steps in a batch.
         pairs: number of (source step, target step) pairs in a batch of all runs. For very many
             pairs, manual gradients are no faster than autograd, and need memory for three values
-            per pair; with an additive score, they also need 2 * K values per pair for K hidden
-            units.
+            per pair and head; with an additive score, they also need 2 * K values per pair for K
+            hidden units.
         bfloat16: whether to train in bfloat16. Only autograd supports bfloat16.
 
     Returns:
         The stacked parameters and their loss.
     """
-    if manual_backward and not bfloat16 and pairs <= MAX_MANUAL_PAIRS:
-        manual = _import_manual_backward()
-        if manual is not None and manual.supports(models[0]):
-            inner = manual.prefers_runs_innermost(models[0], len(models))
-            stack = StackedParams(models, runs_innermost=inner)
-            return stack, ManualBackwardLoss(manual.ManualLoss(stack.model, stack.gradient))
+    manual = _import_manual_backward() if manual_backward and not bfloat16 else None
+    first = models[0]
+    if manual and manual.supports(first) and manual.is_faster(first, source_steps, pairs):
+        inner = manual.prefers_runs_innermost(first, len(models))
+        stack = StackedParams(models, runs_innermost=inner)
+        return stack, ManualBackwardLoss(manual.ManualLoss(stack.model, stack.gradient))
     stack = StackedParams(models)
     return stack, AutogradLoss(stack.model, stack, bfloat16=bfloat16)
 

@@ -14,9 +14,10 @@ from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.errors import Interrupted
 from seqattn.experiments import Callbacks, group_training, ray_cluster
+from seqattn.models import manual_backward
 from seqattn.plots import run_pictures
 from seqattn.runs import RunFolder
-from seqattn.training import TrainingRun, objective
+from seqattn.training import TrainingRun
 from tests.conftest import SMALL
 
 Runs = list[tuple[Any, RunFolder]]
@@ -42,7 +43,7 @@ def test_the_backend_of_a_smaller_group_is_logged_for_its_runs_only(
     has nothing to do with the change."""
     (config, _), *_ = runs_of(tmp_path, {"any": "seed=0"})
     pairs = config.training.batch_size * 2 * 2  # S = T = 2
-    monkeypatch.setattr(objective, "MAX_MANUAL_PAIRS", 3 * pairs)
+    monkeypatch.setattr(manual_backward, "MAX_PAIRS", 3 * pairs)
     build_runs = group_training.build_runs
 
     def with_a_wild_run(*args: Any) -> list[TrainingRun]:

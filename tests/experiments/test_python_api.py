@@ -19,7 +19,7 @@ import pytest
 import xarray
 
 import seqattn
-from seqattn.errors import CheckpointError, ConfigError, DataError, UsageError
+from seqattn.errors import CheckpointError, ConfigError, DataError, UsageError, install_command
 from seqattn.experiments.api.progress import show_bar
 from tests.comparisons import read_table, write_divergence
 from tests.conftest import Ended
@@ -276,7 +276,7 @@ def test_a_missing_library_is_named(
     ):
         run.to_dataframe(library="pandas")
     assert isinstance(run.attention_weights(), seqattn.LabelledArray)
-    with pytest.raises(UsageError, match=r'not installed: pip install "seqattn\[xarray\]"'):
+    with pytest.raises(UsageError, match=re.escape(f"not installed: {install_command('xarray')}")):
         run.attention_weights(library="xarray")
     without(monkeypatch, "polars")
     with pytest.raises(UsageError, match="needs pandas or polars, which is not installed"):

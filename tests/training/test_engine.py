@@ -67,6 +67,25 @@ COVERED: dict[str, dict[str, Any]] = {
     "projected": {"attention": SCALED},
     "narrow": {"attention": {"score": "scaled_dot", "key_dim": K, "project_values": True}},
     "general": {"attention": {"score": "general"}},
+    "uniform heads": {"hidden_dim": 4, "attention": {"score": "uniform", "heads": 2}},
+    "dot heads": {"hidden_dim": 4, "attention": {"score": "dot", "heads": 2}},
+    "scaled heads": {
+        "hidden_dim": 4,
+        "attention": {"score": "scaled_dot", "project_query_key": False, "heads": 4},
+    },
+    "projected heads": {
+        "hidden_dim": 4,
+        "attention": {"score": "scaled_dot", "key_dim": 6, "project_values": True, "heads": 2},
+    },
+    "general heads": {
+        "hidden_dim": 4,
+        "attention": {"score": "general", "project_values": True, "heads": 2},
+    },
+    "lstm heads": {
+        "hidden_dim": 4,
+        "cell": "lstm",
+        "attention": {"score": "scaled_dot", "heads": 2},
+    },
     "additive": {"attention": {"score": "additive"}},
     "narrow, additive": {"attention": {"score": "additive", "key_dim": 3, "project_values": True}},
     "lstm": {"cell": "lstm", "attention": SCALED},
@@ -261,6 +280,9 @@ def test_validation_is_the_plain_models() -> None:
 
 
 def test_what_is_not_covered_goes_to_autograd() -> None:
+    heads = {"hidden_dim": 4, "attention": {"score": "additive", "heads": 2}}
+    _, objective = build_loss([build_model(Recurrent.model_validate(heads), F, 1)])
+    assert isinstance(objective, AutogradLoss)
     for name, section in MODELS.items():
         model = build_model(Recurrent.model_validate({"hidden_dim": H, **section}), F, 1)
         score, *place = name.split(", ")
@@ -274,6 +296,22 @@ def test_very_many_pairs_go_to_autograd() -> None:
     model = build_model(Recurrent.model_validate({"hidden_dim": H}), F, 1)
     _, objective = build_loss([model], pairs=2**26)
     assert isinstance(objective, AutogradLoss)
+
+
+@pytest.mark.parametrize(
+    ("heads", "steps", "pairs", "is_manual"),
+    [
+        (1, 2**20, 2**25, True), (4, 512, 2**10, True), (4, 1024, 2**10, False),
+        (8, 512, 2**10, False), (4, 512, 2**23, True), (4, 512, 2**24, False),
+    ],
+)  # fmt: skip
+def test_many_scores_of_several_heads_go_to_autograd(
+    heads: int, steps: int, pairs: int, is_manual: bool
+) -> None:
+    """A score of a head takes as many multiplications as that of a model with one head."""
+    config = Recurrent.model_validate({"hidden_dim": 16, "attention": {"heads": heads}})
+    _, objective = build_loss([build_model(config, F, 1)], source_steps=steps, pairs=pairs)
+    assert isinstance(objective, ManualBackwardLoss if is_manual else AutogradLoss)
 
 
 def test_without_the_file_all_works_slower(tmp_path: Path) -> None:
