@@ -63,11 +63,11 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
       number of tested lags (Sidak 1967, "Rectangular Confidence Regions").
 
     The autocorrelation of a smooth season has a flat maximum. Each candidate m is therefore
-    replaced by the lag from m - m/8 to m + m/8 that has the highest mean autocorrelation over its
-    multiples. The result is the shortest candidate for which the seasonal naive forecast is close
-    to the best seasonal naive forecast. A forecast is close to the best if its mean squared error
-    within the series is at most 1 + z sqrt(2 / n) times the lowest error, because sampling alone
-    may cause such a difference.
+    replaced by the lag that, among the lags m - m/8 to m + m/8, has the highest mean
+    autocorrelation over its multiples. The result is the shortest candidate for which the seasonal
+    naive forecast is close to the best seasonal naive forecast. A forecast is close to the best if
+    its mean squared error within the series is at most 1 + z sqrt(2 / n) times the lowest error,
+    because sampling alone may cause such a difference.
 
     Each feature of each series is detrended in two steps, as in classical decomposition (Hyndman
     and Athanasopoulos, "Forecasting: Principles and Practice", section 3.4). The first step

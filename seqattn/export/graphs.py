@@ -1,6 +1,6 @@
 """A trained model, split into two traceable modules: the encoder and one decoder step.
 
-Inputs and outputs of a graph are named tensors; None and other objects are not possible. A graph
+Inputs and outputs of a graph are named tensors and cannot be None or other objects. A graph
 has no axis of runs, and the encoder always takes lengths. Sources and points are in the units of
 the data. The *memory* consists of the encoder outputs that all steps read. The *state* consists of
 the tensors that each step passes to the next step.

@@ -201,8 +201,8 @@ class LayerNorm(nn.Module):
 
 
 def init_parameters(model: nn.Module, seed: int) -> None:
-    """Initialize every parameter. A `LearnedVector` gets its constant, and every other parameter
-    is drawn from a random stream named after the parameter.
+    """Initialize every parameter. The elements of a `LearnedVector` are set to its constant initial
+    value, and every other parameter is drawn from a random stream named after the parameter.
 
     An additional module therefore does not change the initial values of the other modules.
 

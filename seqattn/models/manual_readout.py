@@ -142,7 +142,7 @@ class NoAttention:
 
 
 def blocks(width: int, heads: int) -> list[slice]:
-    """Return the block of features that each head uses, of `width` features."""
+    """Return, for each head, the slice of the `width` features that the head uses."""
     size = width // heads
     return [slice(head * size, (head + 1) * size) for head in range(heads)]
 

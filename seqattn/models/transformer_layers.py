@@ -226,8 +226,8 @@ class DecoderLayer(nn.Module):
             keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
             dropout: the dropout, which is applied to the output of each sublayer.
             with_weights: whether to return the weights.
-            prev: the keys and values of the previous steps, in which case L must be 1; None if
-                there are no previous steps.
+            prev: the keys and values of the previous steps; None if there are no previous steps.
+                With `prev`, L must be 1.
             replace: a function that replaces the weights of the cross-attention; see
                 `MultiHeadAttention.attend`.
 

@@ -282,7 +282,7 @@ def replay_until_non_finite(
 
 
 def mark_diverged(k: int, error: NonFiniteError, state: TrainState, session: Session) -> None:
-    """End a run with an error, and save its current state."""
+    """Mark a run as diverged, with the error that ended it, and save its current state."""
     state.update_run_states([k])
     progress = state.progress[k]
     progress.ending, progress.error = "diverged", error

@@ -50,5 +50,5 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def shorten(text: str, size: int = MAX_SHOWN) -> str:
-    """Shorten a text to its first `size` characters for a message."""
+    """Shorten a text to its first `size` characters, followed by "...", for a message."""
     return text if len(text) <= size else f"{text[:size]}..."

@@ -61,7 +61,7 @@ def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
 
 
 def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
-    """Check that columns with an unambiguous name for a time contain times.
+    """Check that columns whose names clearly denote a time contain times.
 
     Raises:
         DataError: if a cell is not a time. Without this error, rows would be taken in file order.

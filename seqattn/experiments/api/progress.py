@@ -50,7 +50,7 @@ def show_bar(name: str, progress: bool | None) -> Iterator[Callbacks]:
 
 
 def _is_interactive() -> bool:
-    """Return whether standard error is a terminal, or the process is the kernel of a notebook."""
+    """Return True if standard error is a terminal or the process is the kernel of a notebook."""
     return _is_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 

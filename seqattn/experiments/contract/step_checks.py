@@ -16,8 +16,8 @@ MIN_FORCING_EFFECT = 1e-9
 
 
 def check_decoder_steps(case: ContractCase) -> str:
-    """Check that decoder steps that are computed at once equal single steps, and that free running
-    equals teacher forcing on the model's own forecast.
+    """Check that computing all decoder steps at once gives the same results as computing them one
+    at a time, and that free running equals teacher forcing on the model's own forecast.
 
     Raises:
         CheckFailedError: if the compared forecasts differ, if teacher forcing has no effect, if a

@@ -152,7 +152,8 @@ def _diagnosis(folder: RunFolder, notices: list[str]) -> tuple[dict[str, Any], N
 
 
 def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:
-    """Return the scale of each target feature, (F,). The loss of a run divides errors by the scale.
+    """Return the scale of each target feature, (F,). In the loss of a run, errors are divided by
+    this scale.
 
     The result is None if the checkpoint, which contains the scales, cannot be read.
     """

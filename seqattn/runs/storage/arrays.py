@@ -97,7 +97,7 @@ def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[An
 
 
 def _read_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, max_rows: int | None) -> int:
-    """Return how many bytes of an array `read_arrays` reads."""
+    """Return the number of bytes that `read_arrays` reads from an array."""
     if max_rows is None or entry.file_size <= MAX_WHOLE_BYTES:
         return entry.file_size
     with archive.open(entry) as member:
