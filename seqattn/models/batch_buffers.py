@@ -69,7 +69,8 @@ class BufferShape(NamedTuple):
         cls, source: Tensor, target: Tensor, lengths: Tensor | None, keep: Tensor | None,
         *, R: int, H: int,
     ) -> BufferShape:  # fmt: skip
-        """Determine the sizes of a batch. `ManualLoss.value_and_grad` describes the tensors."""
+        """Determine the sizes of a batch. `ManualLoss.value_and_grad` describes the mask `keep` as
+        `target_keep`, and `Seq2SeqModel.forward` describes the other tensors."""
         (*_, N, S, F), (*_, T, _) = source.shape, target.shape
         mask = 0 if keep is None else F if keep.dim() == target.dim() else 1
         return cls(R, N, S, T, F, H, lengths is not None, mask)

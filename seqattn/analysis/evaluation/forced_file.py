@@ -5,10 +5,10 @@ The file contains rows of attention weights:
     {"rows": [{"step": 2, "layer": 0, "head": 0, "weights": [0, 1]}]}
 
 A row replaces the attention weights of one decoder step. Steps are counted from 1, and layers and
-heads are counted from 0. The model computes the rest of the forecast with the new weights. Without
-the key `layer`, the row applies to all layers. Without the key `head`, the row applies to all
-heads. Without the key `id`, the row applies to all sequences. A row of zeros gives a context of 0.
-Rows are not normalized.
+heads are counted from 0. The model computes all other weights as usual, and computes the forecast
+from the replaced weights and these weights. Without the key `layer`, the row applies to all layers.
+Without the key `head`, the row applies to all heads. Without the key `id`, the row applies to all
+sequences. A row of zeros gives a context of 0. Rows are not normalized.
 """
 
 from __future__ import annotations
