@@ -159,8 +159,9 @@ def set_layout(
     """Set the size and the margins of a figure with panels of one size. All lengths are in inches.
 
     Some figures use this function instead of a layout engine of matplotlib. A layout engine draws
-    every text several times, and for ten panels, this takes longer than drawing the figure. Callers
-    of this function measure only the labels that differ between figures.
+    every text several times, and for ten panels, this takes longer than drawing the figure. To
+    determine the margins, callers of this function measure only the labels whose size differs
+    between figures.
 
     Args:
         figure: the figure to change.

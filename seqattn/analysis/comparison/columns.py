@@ -140,8 +140,8 @@ def _median_value(variant: VariantResult, key: str) -> float | None:
 
 
 def median_seconds(variant: VariantResult) -> float | None:
-    """Return the median training time of the finished seeds in seconds; None if no seed has
-    finished."""
+    """Return the median training time, in seconds, of the seeds that finished with a finite loss;
+    None if there is no such seed."""
     found = [summary["seconds"] for summary in variant.summaries.values()]
     return float(np.median(found)) if found else None
 

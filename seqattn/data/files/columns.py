@@ -18,8 +18,10 @@ def select_features(
     Args:
         others: names in the file that can be features.
         options: the options for reading the file.
-        lacks: part of the error message that names what is missing.
-        found: part of the error message that names what was found.
+        lacks: the beginning of the error message, which states what kind of name is missing, such
+            as "data.csv: no column".
+        found: the part of the error message after the missing name, which lists what the file
+            contains.
 
     Returns:
         the names of the features in the file, and notes for the user.
