@@ -239,7 +239,8 @@ class Draft:
 
 
 def is_in_run_folder(path: Path) -> bool:
-    """Return whether a config file is in a run folder, which may come from someone else."""
+    """Return whether a config file is in a run folder. A run folder may come from someone else, so
+    its plugins are not loaded."""
     return (path.parent / "environment.json").exists()
 
 

@@ -97,8 +97,8 @@ def choose_start(weights: NDArray[np.floating], losses: NDArray[np.float64]) -> 
     """Return the sequence, layer and head whose weights best show what attention is.
 
     The weights are best if each target step puts all its weight on one source step, and if the
-    target steps put their weight on different source steps. If errors are known, only sequences
-    with an error of at most the median are considered.
+    target steps put their weight on different source steps. If any errors are known, only sequences
+    with a known error that does not exceed the median error are considered.
 
     Args:
         weights: (N, L, A, T, S), with NaN at padding.

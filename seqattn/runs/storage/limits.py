@@ -80,8 +80,8 @@ def physical_memory() -> int:
 
 
 def core_count() -> int:
-    """Return the number of CPU cores that this process may use. A limit of the control group, such
-    as that of a container, is rounded up."""
+    """Return the number of CPU cores that this process may use. A fractional CPU limit set by the
+    control group, for example in a container, is rounded up to a whole number of cores."""
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
