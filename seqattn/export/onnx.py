@@ -243,8 +243,8 @@ def _hint_newer_torch(version: str) -> str:
 def name_outputs(model: ModelProto, names: Sequence[str]) -> None:
     """Rename the outputs of a graph.
 
-    The exporter and the optimizer change the names of equal outputs. For example, the keys and the
-    values may both be the encoder states.
+    The exporter and the optimizer change the names of equal outputs. Two outputs are equal if, for
+    example, the keys and the values are both the encoder states.
 
     Args:
         model: the model that contains the graph.

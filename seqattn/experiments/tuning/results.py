@@ -116,8 +116,8 @@ def _key_importance(study: optuna.Study, search: Search) -> tuple[dict[str, floa
     Source: PED-ANOVA (Watanabe, Bansal and Hutter 2023).
 
     Returns:
-        the importance of each key, with a sum of 1, and an empty string; if the importance cannot
-        be computed, an empty dict and the reason.
+        a dict of the importance of each key, whose values sum to 1, and an empty string. If the
+        importance cannot be computed: an empty dict and the reason.
     """
     finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(search.ranges) < 2:
