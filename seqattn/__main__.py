@@ -22,7 +22,7 @@ def main() -> None:
     the same exit code as after a later signal.
     """
     gc.set_threshold(*GC_THRESHOLDS)
-    atexit.register(gc.freeze)  # no last scan; the function registered first is called last
+    atexit.register(_skip_last_scan)  # the function registered first is called last
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit_on_signal)
     _open_closed_streams()
@@ -31,13 +31,23 @@ def main() -> None:
     run()
 
 
+def _skip_last_scan() -> None:
+    """Prevent the scan of the garbage collector at the exit. A plugin's open file may be written
+    only by this scan, so the scan stays if a plugin is loaded."""
+    extension = sys.modules.get("seqattn.config.extension")
+    if extension is None or not extension.SOURCES:
+        gc.freeze()
+
+
 def _open_closed_streams() -> None:
-    """Connect each closed standard stream to the null device. Otherwise, the next files that the
-    process opens would get the descriptors of the closed streams, and text printed to a closed
-    stream would be written to one of these files."""
+    """Connect each closed standard stream to the null device, for this process and its child
+    processes. Otherwise, the next files that the process opens would get the descriptors of the
+    closed streams, and text printed to a closed stream would be written to one of these files."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123, SIM115
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _exit_on_signal(number: int, frame: Any) -> None:

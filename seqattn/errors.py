@@ -152,14 +152,16 @@ def install_command(extra: str) -> str:
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
-    source = "seqattn"
+    source, options = "seqattn", ""
     try:
         origin = metadata.distribution("seqattn").read_text("direct_url.json")
     except metadata.PackageNotFoundError:  # the package was copied and not installed
         origin = None
     if origin is not None:  # seqattn was not installed from an index
-        url = urlsplit(json.loads(origin)["url"])
+        content = json.loads(origin)
+        url = urlsplit(content["url"])
         path = Path(url2pathname(url.path))
         if url.scheme == "file" and path.exists():
             source = str(path)
-    return f'pip install "{source}[{extra}]"'
+            options = "--editable " if content.get("dir_info", {}).get("editable") else ""
+    return f'pip install {options}"{source}[{extra}]"'

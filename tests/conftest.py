@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,10 +109,14 @@ def _python_s_own_sigpipe() -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
+def _draw_nothing(folder: object) -> Generator[Path]:
+    yield from ()
+
+
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings draw none at their end, for tests of something else: three take a second."""
-    monkeypatch.setattr("seqattn.plots.run_pictures.draw_run", lambda folder: iter(()))
+    monkeypatch.setattr("seqattn.plots.run_pictures.draw_run", _draw_nothing)
 
 
 @pytest.fixture
@@ -148,7 +152,7 @@ def seqattn(
     from seqattn.cli import main
 
     monkeypatch.chdir(tmp_path)
-    # Processes that draw would import pytest, because it is the main module here.
+    # Processes that draw would keep the fork server from importing torch for other tests.
     monkeypatch.setattr("seqattn.cli.picture_processes.start_drawing_server", lambda: None)
     before = {
         number: signal.getsignal(number)

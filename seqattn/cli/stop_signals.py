@@ -60,5 +60,7 @@ def exit_on_signal(number: int, message: str) -> NoReturn:
     """
     if (storage := sys.modules.get("seqattn.runs.storage")) is not None:
         storage.remove_unfinished()
+    if (fork_server := sys.modules.get("seqattn.runs.fork_server")) is not None:
+        fork_server.remove_socket_folders()
     note(f"seqattn: {signal.Signals(number).name}: {message}")
     os._exit(128 + number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -93,7 +93,7 @@ def train_command(
     resolved = resolve(config, [*options.changes, *seeds.changes])
     name, device, many = resolved.config.name, compute.device, seeds.seeds is not None
     folder = options.output_dir / name
-    draw = None if many or plots == "none" else _start_drawing_server()
+    draw = None if many or plots == "none" else _start_drawing_server(folder, existing)
     with (
         defer_stop_signals() as stop_request,
         join_process_group(device, seeds.seeds, stop_request) as processes,
@@ -135,10 +135,17 @@ def train_command(
         raise error
 
 
-def _start_drawing_server() -> Callable[[RunFolder], Iterator[Path]] | None:
-    """See `start_drawing_server`. If torchrun started this process, the other processes use the
-    cores, so no server starts."""
-    if is_distributed():
+def _start_drawing_server(
+    folder: Path, existing: ExistingRun
+) -> Callable[[RunFolder], Generator[Path]] | None:
+    """Call `start_drawing_server` if the command will probably draw pictures. If torchrun started
+    this process, the other processes use the cores, so no server starts."""
+    from seqattn.runs import RunFolder
+
+    run = RunFolder(folder)
+    is_finished = run.summary.exists() and all(path.exists() for path in run.pictures)
+    is_refused = not (existing.resume or existing.overwrite or run.is_available)
+    if is_refused or (existing.resume and is_finished) or is_distributed():
         return None
     from seqattn.cli.picture_processes import start_drawing_server
 

@@ -3,7 +3,7 @@ caller passes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -66,7 +66,7 @@ class Launch:
     processes: ProcessGroup | None = None
     workers: int | None = 1
     before_writing: Callable[[], None] = lambda: None
-    draw: Callable[[RunFolder], Iterator[Path]] | None = None
+    draw: Callable[[RunFolder], Generator[Path]] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,8 +3,8 @@ pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ def log_rounding_changes(
 
 
 def draw_missing_pictures(
-    jobs: Sequence[Job], callbacks: Callbacks, draw: Callable[[RunFolder], Iterator[Path]] | None
+    jobs: Sequence[Job], callbacks: Callbacks, draw: Callable[[RunFolder], Generator[Path]] | None
 ) -> None:
     """Draw the pictures of each finished run that lacks a picture.
 
@@ -151,5 +151,6 @@ def draw_missing_pictures(
     hint, last = "; --resume draws the missing pictures", jobs[-1].folder.pictures[-1]
     for job in jobs:
         raise_if_stopped(callbacks, [job], hint)
-        for path in draw(job.folder):
-            raise_if_stopped(callbacks, [job], NOTHING_MISSING if path == last else hint)
+        with closing(draw(job.folder)) as paths:
+            for path in paths:
+                raise_if_stopped(callbacks, [job], NOTHING_MISSING if path == last else hint)

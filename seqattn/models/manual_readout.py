@@ -13,12 +13,12 @@ defined in `seqattn.models.op_tape`. For any x, dx is the gradient of the loss w
 Four identities simplify the passes with attention.
 
 1. Every dot-product score is a bilinear form of a decoder state h and an encoder state e. With
-   q = A h + a and k = B e + b (Vaswani et al. 2017, section 3.2.1),
+   q = W_q h + b_q and k = W_k e + b_k (Vaswani et al. 2017, section 3.2.1),
 
        q . k / sqrt(K) = h^T M e + v . e + (a term that does not depend on e)
-       M = A^T B / sqrt(K),  v = B^T a / sqrt(K)
+       M = W_q^T W_k / sqrt(K),  v = W_k^T b_q / sqrt(K)
 
-   Softmax is invariant to a term that is equal for all e, so the gradient of b is zero. For
+   Softmax is invariant to a term that is equal for all e, so the gradient of b_k is zero. For
    `general` (h^T W e; Luong et al. 2015, section 3.1), M is its matrix W, and v = 0. For `uniform`,
    M = 0. For dot products without projections, M is a multiple of the identity.
 2. Weights sum to 1, so the output projection W_c of the context can be applied to the values:
@@ -27,10 +27,10 @@ Four identities simplify the passes with attention.
    in the same matmul as the scores or the projected query.
 4. Head j of A heads uses the j-th block of K / A features of q and k, of H / A features of V e + u,
    and of H / A columns of W_c (Vaswani et al. 2017, section 3.2.2). Identities 1 and 2 hold for the
-   blocks of each head: M_j and v_j follow from the blocks of A, a and B, and the values of head j
-   are the block of W_c times the block of V e_s. The outputs of the heads add up. Attention with A
-   heads over S states is therefore computed like attention with one head over A * S states, except
-   that softmax normalizes the S weights of each head.
+   blocks of each head: M_j and v_j follow from the blocks of W_q, b_q and W_k, and the values of
+   head j are the block of W_c times the block of V e_s. The outputs of the heads add up. Attention
+   with A heads over S states is therefore computed like attention with one head over A * S states,
+   except that softmax normalizes the S weights of each head.
 """
 
 from __future__ import annotations
@@ -284,12 +284,12 @@ class BilinearScores:
         parts = (each.split([H, 1, F], dim=1) for each in self.to_memory)
         M, v, W_cV = zip(*parts, strict=True)
         if self.is_projected:
-            A, B = w["attention.score.query.weight"], w["attention.score.key.weight"]
-            a = w["attention.score.query.bias"].unsqueeze(1)
-            scale = 1 / math.sqrt(B.shape[1] // self.A)
-            for head, block in enumerate(blocks(B.shape[1], self.A)):
-                tape.matmul(M[head], A[:, block].mT, B[:, block])
-                tape.matmul(v[head], a[..., block], B[:, block])
+            W_q, W_k = w["attention.score.query.weight"], w["attention.score.key.weight"]
+            b_q = w["attention.score.query.bias"].unsqueeze(1)
+            scale = 1 / math.sqrt(W_k.shape[1] // self.A)
+            for head, block in enumerate(blocks(W_k.shape[1], self.A)):
+                tape.matmul(M[head], W_q[:, block].mT, W_k[:, block])
+                tape.matmul(v[head], b_q[..., block], W_k[:, block])
                 tape.record(self.to_memory[head][:, : H + 1].mul_, scale)
         elif self.is_general:
             for of_head, block in zip(M, blocks(H, self.A), strict=True):
@@ -301,17 +301,17 @@ class BilinearScores:
         parts = (each.split([H, 1, F], dim=1) for each in self.dto_memory)
         dM, dv, dW_cV = zip(*parts, strict=True)
         if self.is_projected:
-            A, dA = (of["attention.score.query.weight"] for of in (w, d))
-            a, da = (of["attention.score.query.bias"].unsqueeze(2) for of in (w, d))
-            B, dB = (of["attention.score.key.weight"] for of in (w, d))
-            scale = 1 / math.sqrt(B.shape[1] // self.A)
+            W_q, dW_q = (of["attention.score.query.weight"] for of in (w, d))
+            b_q, db_q = (of["attention.score.query.bias"].unsqueeze(2) for of in (w, d))
+            W_k, dW_k = (of["attention.score.key.weight"] for of in (w, d))
+            scale = 1 / math.sqrt(W_k.shape[1] // self.A)
             tape.record(d["attention.score.key.bias"].zero_)  # gradient clipping writes into it
-            for head, block in enumerate(blocks(B.shape[1], self.A)):
+            for head, block in enumerate(blocks(W_k.shape[1], self.A)):
                 tape.record(self.dto_memory[head][:, : H + 1].mul_, scale)
-                tape.matmul(dA[:, block], B[:, block], dM[head].mT)
-                tape.matmul(da[:, block], B[:, block], dv[head].mT)
-                tape.matmul(dB[:, block], A[:, block], dM[head])
-                tape.matmul(dB[:, block], a[:, block], dv[head], dB[:, block])
+                tape.matmul(dW_q[:, block], W_k[:, block], dM[head].mT)
+                tape.matmul(db_q[:, block], W_k[:, block], dv[head].mT)
+                tape.matmul(dW_k[:, block], W_q[:, block], dM[head])
+                tape.matmul(dW_k[:, block], b_q[:, block], dv[head], dW_k[:, block])
         elif self.is_general:
             for dof_head, block in zip(dM, blocks(H, self.A), strict=True):
                 tape.record(d["attention.score.key.weight"][:, block].copy_, dof_head[:, block])

@@ -4,7 +4,7 @@ torch."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self
 """The key of the weights in an attention file, by kind of attention."""
 
 
-def draw_run(folder: RunFolder) -> Iterator[Path]:
+def draw_run(folder: RunFolder) -> Generator[Path]:
     """Write each picture for which the run folder has data, and yield its path."""
     for path in folder.pictures:
         draw_picture(folder, path)
@@ -62,6 +62,7 @@ def figure_of_run(folder: RunFolder, path: Path) -> Figure:
     predictions = folder.read_predictions(EXAMPLES)
     if path == folder.predictions_picture:
         return predictions_picture(predictions, summary)
+    assert path == folder.attention_picture
     titles = sequence_titles(predictions)
     picture, _ = attention_picture(folder.read_attention(EXAMPLES), titles, EXAMPLES)
     return picture

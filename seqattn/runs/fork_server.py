@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import multiprocessing.util
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,6 +22,7 @@ TRAINING_MODULES = ("seqattn.cli", "seqattn.experiments.worker_processes")
 """The modules that the fork server imports once for all processes that train."""
 DRAWING_MODULES = ("seqattn.cli", "seqattn.plots.run_pictures")
 """The modules that the fork server imports once for all processes that draw pictures."""
+_socket_folders = set[str]()
 
 
 def start_fork_server(
@@ -46,9 +49,17 @@ def start_fork_server(
         resource_tracker.ensure_running()  # changes the blocked signals itself
         with blocked_stop_signals():
             forkserver.ensure_running()
+        _socket_folders.add(multiprocessing.util.get_temp_dir())
     except OSError:  # for example, the path of the server's socket is too long
         return multiprocessing.get_context("spawn")
     return context
+
+
+def remove_socket_folders() -> None:
+    """Remove the folder with the socket of the fork server. Call this function before an exit that
+    skips all other cleanup."""
+    for folder in _socket_folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -41,21 +42,29 @@ real = run_pictures.draw_picture
 def draw_picture(folder, path):
     with Path("drawing.log").open("a") as log:
         print(path.name, os.getpid(), file=log)
-    if path.name == "attention.png":
-        {action}
+    {action}
     real(folder, path)
 run_pictures.draw_picture = draw_picture
+"""
+
+
+SETS = [word for key in SMALL for word in ("--set", key)]
+SCRIPT = f"""
+import os, sys
+from seqattn.__main__ import main
+sys.argv = ["seqattn", "train", "squares", *{SETS}, "--name", f"run-{{os.getpid()}}"]
+main()
 """
 
 
 def start(folder: Path, *words: str, action: str = "pass") -> subprocess.Popen[str]:
     """Start a short training in `folder`, whose processes draw with `action`."""
     (folder / "drawing.py").write_text(DRAWING.format(action=action))
-    sets = [word for key in SMALL for word in ("--set", key)]
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "train", "squares", *sets, *words],
+        [sys.executable, "-c", COMMAND, "train", "squares", *SETS, *words],
         cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True, env={**os.environ, "PYTHONPATH": str(folder)},
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(folder), "TMPDIR": str(folder)},
     )  # fmt: skip
 
 
@@ -109,11 +118,13 @@ def test_an_error_is_reported_once_and_ends_the_other_processes(tmp_path: Path) 
     run = RunFolder(tmp_path / "outputs/squares")
     finish(tmp_path, "--plots", "none")
     run.predictions_picture.mkdir()
-    process = start(tmp_path, "--resume", action="time.sleep(60)")
+    sleep = 'time.sleep(60 if path.name == "attention.png" else 0)'
+    process = start(tmp_path, "--resume", action=sleep)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 5
     assert err.count("predictions.png") == 1
     assert "Traceback" not in err
+    assert len(drawers(tmp_path)) == 3
     assert not any(map(is_alive, drawers(tmp_path).values()))
     assert not run.attention_picture.exists()
 
@@ -133,6 +144,32 @@ def test_a_stop_signal_while_pictures_are_drawn(number: signal.Signals, tmp_path
     assert all(path.exists() for path in RunFolder(tmp_path / "outputs/squares").pictures)
 
 
+@pytest.mark.parametrize("from_stdin", [False, True])
+def test_a_script_that_calls_the_command_line_trains_once(from_stdin: bool, tmp_path: Path) -> None:
+    """Each process that draws would import the script again."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-" if from_stdin else "script.py"], cwd=tmp_path, text=True,
+        input=SCRIPT, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    (folder,) = (tmp_path / "outputs").iterdir()
+    assert all(path.exists() for path in RunFolder(folder).pictures)
+
+
+def test_a_second_signal_leaves_no_folder_behind(tmp_path: Path) -> None:
+    process = start(tmp_path, "--set", "training.epochs=100000")
+    metrics = tmp_path / "outputs/squares/metrics.csv"
+    wait_until(metrics.exists)
+    assert [*tmp_path.glob("pymp-*")]
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode in (130, 143)
+    assert not [*tmp_path.glob("pymp-*")]
+
+
 @pytest.mark.parametrize("moment", ["while it trains", "while it draws"])
 def test_no_process_is_left_after_a_kill(moment: str, tmp_path: Path) -> None:
     epochs = [] if moment == "while it draws" else ["--set", "training.epochs=100000"]
@@ -146,7 +183,9 @@ def test_no_process_is_left_after_a_kill(moment: str, tmp_path: Path) -> None:
     wait_until(lambda: not any(map(is_alive, others)))
 
 
-@pytest.mark.parametrize("reason", ["one core", "no fork server", "matplotlib is imported"])
+@pytest.mark.parametrize(
+    "reason", ["one core", "no fork server", "matplotlib is imported", "another main module"]
+)
 def test_without_need_no_process_draws(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
 
@@ -161,6 +200,10 @@ def test_without_need_no_process_draws(reason: str, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(picture_processes, "start_fork_server", start_fork_server)
     monkeypatch.setattr(picture_processes, "core_count", lambda: 1 if reason == "one core" else 2)
+    main = types.ModuleType("__main__")
+    if reason == "another main module":
+        main.__file__ = "script.py"
+    monkeypatch.setitem(sys.modules, "__main__", main)
     if reason != "matplotlib is imported":
         monkeypatch.delitem(sys.modules, "matplotlib")
     assert picture_processes.start_drawing_server() is None
@@ -173,16 +216,15 @@ def test_only_a_command_with_pictures_of_one_run_starts_a_server(
     """Several runs may be trained by worker processes, which need the fork server for torch."""
     started = []
 
-    def start_drawing_server() -> Callable[[RunFolder], Iterator[Path]]:
+    def start_drawing_server() -> Callable[[RunFolder], Generator[Path]]:
         started.append(True)
-        return lambda folder: iter(())
+        return run_pictures.draw_run
 
     monkeypatch.setattr(picture_processes, "start_drawing_server", start_drawing_server)
-    sets = [word for key in SMALL for word in ("--set", key)]
     for words, count in (
         (("--plots", "none"), 0), (("--seeds", "2", "--plots", "each", "--name", "two"), 0),
-        (("--resume",), 1), (("--name", "new"), 2),
+        (("--resume",), 1), ((), 1), (("--overwrite",), 2), (("--name", "new"), 3),
     ):  # fmt: skip
-        done = seqattn("train", "squares", *sets, *words)
-        assert done.code == 0, done.err
+        done = seqattn("train", "squares", *SETS, *words)
+        assert done.code == (2 if words == () else 0), done.err
         assert len(started) == count, words

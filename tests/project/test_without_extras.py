@@ -85,8 +85,9 @@ def test_everything_else_works_without_extras(seqattn: Command) -> None:
 @pytest.mark.parametrize(
     ("installed", "source"),
     [
-        ("folder", "{folder}"), ("wheel", "{folder}/seqattn-1.whl"), ("index", "seqattn"),
-        ("deleted folder", "seqattn"), ("repository", "seqattn"), ("not installed", "seqattn"),
+        ("folder", '"{folder}'), ("editable folder", '--editable "{folder}'),
+        ("wheel", '"{folder}/seqattn-1.whl'), ("index", '"seqattn'),
+        ("deleted folder", '"seqattn'), ("repository", '"seqattn'), ("not installed", '"seqattn'),
     ],
 )  # fmt: skip
 def test_the_command_installs_from_where_seqattn_was_installed(
@@ -96,7 +97,7 @@ def test_the_command_installs_from_where_seqattn_was_installed(
     folder.mkdir()
     (folder / "seqattn-1.whl").touch()
     urls = {
-        "folder": folder.as_uri(), "wheel": (folder / "seqattn-1.whl").as_uri(),
+        "folder": folder.as_uri(), "editable folder": folder.as_uri(), "wheel": (folder / "seqattn-1.whl").as_uri(),
         "deleted folder": (tmp_path / "deleted").as_uri(),
         "repository": "https://example.org/seqattn.git",
     }  # fmt: skip
@@ -104,7 +105,12 @@ def test_the_command_installs_from_where_seqattn_was_installed(
     class Distribution:
         def read_text(self, name: str) -> str | None:
             assert name == "direct_url.json"
-            return json.dumps({"url": urls[installed]}) if installed in urls else None
+            if installed not in urls:
+                return None
+            is_folder = {"dir_info": {"editable": installed == "editable folder"}}
+            return json.dumps(
+                {"url": urls[installed]} | (is_folder if "folder" in installed else {})
+            )
 
     def distribution(name: str) -> Distribution:
         if installed == "not installed":
@@ -113,4 +119,4 @@ def test_the_command_installs_from_where_seqattn_was_installed(
 
     monkeypatch.setattr(metadata, "distribution", distribution)
     expected = source.format(folder=folder)
-    assert install_command("report") == f'pip install "{expected}[report]"'
+    assert install_command("report") == f'pip install {expected}[report]"'

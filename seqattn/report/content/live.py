@@ -35,6 +35,7 @@ MAX_PARAMETER_BYTES = 20 * 2**20
 MAX_START_SEQUENCES = 50
 MAX_GRAPHS = 12
 """Maximum number of different graphs in a page. Tracing a graph takes some seconds."""
+# A page may be read on another machine, so it has no path of this machine.
 NEEDS_EXPORT = (
     "The model is not in this page. Putting it there needs onnx and onnxscript:"
     ' pip install "seqattn[export]"'

@@ -13,6 +13,7 @@ from seqattn.runs.storage.atomic import (
     atomic_write,
     open_atomic,
     remove_unfinished,
+    temporary_path,
     write_json,
     write_transaction,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "read_regular_file",
     "remove_unfinished",
     "save_arrays",
+    "temporary_path",
     "write_arrays",
     "write_json",
     "write_transaction",

@@ -171,7 +171,7 @@ def open_atomic(
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(path.stat().st_mode):  # never replace a device or a pipe
             raise OSError(errno.EINVAL, "Exists and is not a regular file", str(path))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{TMP_SUFFIX}")
+    temporary = temporary_path(path, os.getpid())
     with _reraise_for(path), _creation:
         descriptor = _create(temporary)
         _unfinished.add(temporary)
@@ -236,6 +236,16 @@ def _fsync_folder(folder: Path) -> None:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def temporary_path(path: Path, process: int) -> Path:
+    """Return the path of the temporary file with which a process replaces a file.
+
+    Args:
+        path: the file.
+        process: the id of the process.
+    """
+    return path.with_name(f".{path.name}.{process}{TMP_SUFFIX}")
 
 
 def remove_unfinished() -> None:
