@@ -12,8 +12,9 @@ from seqattn.config.sections import all_keys
 HEAD = """# Config keys
 
 `seqattn config schema --markdown --output docs/config.md` generates this page from the code. If a
-config contains a key that is not on this page, the command ends with an error that names the file,
-the line and the nearest valid key. `seqattn config show my.yaml` prints every value and its origin.
+config contains an unknown key, every command that reads the config ends with an error that names
+the file and the line, and suggests the nearest valid key or lists the valid keys of the section.
+`seqattn config show my.yaml` prints every value and its origin.
 
 A heading such as "`data` (kind: copy)" refers to the section `data` with `kind: copy`. If the
 default of a key is "required", the config must contain the key.

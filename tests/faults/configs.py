@@ -91,7 +91,7 @@ def misspelt(every: int = 1) -> Tally:
         assert right / total >= 0.95, f"{right} of {total}; missed {missed[:20]}"
     tally.remarks.append(
         f"The first suggestion was the right key for {right:,} of {total:,} misspelt keys"
-        f" ({right / total:.1%})."
+        f" ({right / total:.1%}). The check of this rate counts as one more attempt."
     )
     return tally
 
@@ -134,7 +134,9 @@ def wrong_types(every: int = 1) -> Tally:
                         assert str(file) in str(error), str(error)[:300]
                     except Exception as error:
                         raise AssertionError(f"{type(error).__name__}: {error}") from None
-    tally.remarks.append(f"seqattn accepted {taken:,} of the {tally.tried:,} values.")
+    tally.remarks.append(
+        f"Of the {tally.tried:,} values, {taken:,} were valid for their key, and seqattn accepted them."
+    )
     return tally
 
 

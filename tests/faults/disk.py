@@ -47,7 +47,7 @@ def full(sizes: int, step: int = 1) -> Tally:
                     subprocess.run(["umount", str(disk)], check=True)
     tally.remarks.append(
         f"Of {sum(codes.values())} training runs, {codes.get(5, 0)} ended with exit code 5, and"
-        f" {codes.get(0, 0)} had enough disk space."
+        f" {codes.get(0, 0)} finished."
     )
     return tally
 

@@ -125,7 +125,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "disk": Fault(
         "The disk becomes full after n pages of 4 KiB, for every n up to 40, with and without"
-        " the check of free space. Three checkpoints take 12 pages, and a whole run takes 20"
+        " the check of free space. Three checkpoints take 12 pages, and a whole run takes 22"
         " pages.",
         "After space is freed, a resumed run gives the same result.",
         lambda: disk.full(40),
@@ -272,17 +272,19 @@ HEAD = """# Fault-injection results
 
 This page lists faults that were injected into seqattn, and the results. For each fault, the first table states the
 result that is required after the fault. "The same result" means the same weights, metrics and forecasts as without the
-fault. The column "tried" contains the number of attempts to inject the fault. If a fault cannot be injected, the
-attempt counts as skipped, never as passed.
+fault. The column "tried" contains the number of attempts to inject the fault. If the machine cannot inject a fault, for
+example because mounting a disk needs root, the attempt counts as skipped. If the command ends before the fault can take
+effect, the attempt still counts, and the same result is required.
 
 Each fault has a function that injects the fault and checks the result. For most of these functions, the test suite also
 inserts a deliberate mistake into seqattn, which the function must detect (`tests/faults/test_faults.py`). The same test
 file also injects most of the faults a small number of times.
 
-The columns "worst time" and "worst memory" contain the longest time and the highest memory of any attempt in the row.
-The memory is that of seqattn's own processes. Two faults were tested at a time on two cores, and other programs may
-have run at the same time, so the times are upper limits. `make torture` measures every row. To measure selected rows,
-run `python -m tests.faults.torture --only NAMES` with names from the first column.
+The column "worst time" contains the duration of the longest attempt, from the start of the command to the end of the
+check, and the column "worst memory" contains the highest memory of any attempt. The memory is that of seqattn's own
+processes. Two faults were tested at a time on two cores, and other programs may have run at the same time, so the times
+are upper limits. `make torture` measures every row. To measure selected rows, run
+`python -m tests.faults.torture --only NAMES` with names from the first column.
 
 """
 DETAILS = "For some of the faults, the following list gives additional results:"

@@ -170,7 +170,8 @@ class Recall(Generated):
 
 
 class Lag(Paths):
-    """A task in which target step t equals step t - `lag` of the sequence, plus noise."""
+    """A task in which each target step equals the source step `lag` steps earlier, plus noise:
+    target step t equals source step S + t - `lag`, where S is the length of the source."""
 
     model_config = require_key("kind")
     kind: Literal["lag"] = "lag"
