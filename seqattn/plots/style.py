@@ -1,8 +1,8 @@
 """Style and layout of all figures.
 
-The line colors are from the colorblind-safe palette of Okabe and Ito (2008). Lines also differ
-in their dashes or markers. Names from files are drawn literally: a `$` does not start a formula,
-and control characters are escaped.
+The line colors are from the colorblind-safe palette of Okabe and Ito (2008). Most lines also differ
+in their dashes, markers or widths. Names from files are drawn literally: a `$` does not start a
+formula, and control characters are escaped.
 """
 
 from __future__ import annotations

@@ -228,7 +228,8 @@ def load_state(path: Path, model: Seq2SeqModel) -> RunState:
 
 
 def read_training(path: Path) -> CheckpointFile:
-    """Read a checkpoint from which training can continue; see `restore_state`.
+    """Read a checkpoint from which training can continue. `restore_state` builds the state of the
+    run from the result.
 
     Raises:
         CheckpointError: if the file cannot be read (see `read_checkpoint`), if it contains no

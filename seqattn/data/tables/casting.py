@@ -1,4 +1,5 @@
-"""Inference of whether columns contain numbers, times or words, and SQL that casts the columns."""
+"""Functions that infer whether columns contain numbers, times or words, and SQL that casts the
+columns."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
 
 
 def describe_empty_cells(table: Table, column: Column) -> str:
-    """Return a note on the empty cells of a column and on the text of these cells in the file. The
-    note is "" if there are no empty cells."""
+    """Return a note with the number of cells of a column that count as empty, and with their texts
+    in the file, such as 'NA'. The note is "" if there are no empty cells."""
     (count,) = table.measure(column.empty_count)
     if not count:
         return ""

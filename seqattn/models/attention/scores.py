@@ -76,8 +76,8 @@ class Score(nn.Module, ABC):
 
     Args:
         heads: the number of heads, A. A score that splits queries and keys into heads passes
-            `config.heads`. With the default, the score has one head, and a config with more heads
-            is refused.
+            `config.heads` to `super().__init__`. With the default, the score has one head, and a
+            config with more heads is refused.
     """
 
     def __init_subclass__(cls, *, knobs: type[AttentionKnobs] | None = None) -> None:
