@@ -106,7 +106,7 @@ def test_every_command_of_the_ten_minutes_page_does_what_the_page_states(
     largest_weights = Counter(map(tuple, (weights.argmax(-1) + 1).tolist()))
     assert largest_weights == {(1, 2): 67, (2, 2): 47, (1, 1): 14}
     assert (
-        "In 67 of the 128 sequences, both rows have their largest weight on the opposite"
+        "In 67 of the 128 sequences, both rows have their largest weight on the point opposite"
         in page_text
     )
     assert (

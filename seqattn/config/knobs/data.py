@@ -170,8 +170,7 @@ class Recall(Generated):
 
 
 class Lag(Paths):
-    """A task in which each target step equals the source step `lag` steps earlier, plus noise:
-    target step t equals source step S + t - `lag`, where S is the length of the source."""
+    """A task in which each target step equals the source step `lag` steps earlier, plus noise."""
 
     model_config = require_key("kind")
     kind: Literal["lag"] = "lag"
