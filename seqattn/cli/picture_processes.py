@@ -1,7 +1,8 @@
 """Functions that draw each picture of a run in a separate process.
 
-The import of matplotlib and the drawing of three pictures take half as long as the training of a
-small run. The fork server therefore imports matplotlib while this process imports torch and trains.
+For a small run, the import of matplotlib and the drawing of three pictures take a third of the time
+of the command. The fork server therefore imports matplotlib while this process imports torch and
+trains.
 After training, the server starts a process for each picture, and the processes draw at the same
 time.
 """
