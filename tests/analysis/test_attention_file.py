@@ -88,6 +88,9 @@ def test_the_first_rows_of_a_file_too_large_to_be_read_whole(
     assert len(found["ids"]) == N
     with pytest.raises(CheckpointError, match="its uncompressed size is"):
         read_arrays(path, 20)
+    write_arrays(path, {"weights": np.asfortranarray(cells)})
+    with pytest.raises(CheckpointError, match="its uncompressed size is"):
+        read_arrays(path, 7)  # rows of an array in Fortran order are not consecutive
     monkeypatch.setattr(npz_arrays, "MAX_VERIFIED_BYTES", 10_000)
     monkeypatch.setattr(npz_arrays, "MAX_WHOLE_BYTES", 10_000)
     monkeypatch.setattr(npz_arrays, "MAX_UNPACKED_BYTES", 10_000)

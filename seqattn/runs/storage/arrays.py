@@ -68,9 +68,10 @@ def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[An
 
     Args:
         path: the file.
-        max_rows: the number of leading rows to read from each array that has three or more axes and
-            more than `MAX_WHOLE_BYTES` bytes; None to read all rows. The checksum of an array that
-            is read in part is verified only if the array has at most `MAX_VERIFIED_BYTES` bytes.
+        max_rows: the number of leading rows to read from each array that has three or more axes,
+            more than `MAX_WHOLE_BYTES` bytes and C order; None to read all rows. The checksum of an
+            array that is read in part is verified only if the array has at most
+            `MAX_VERIFIED_BYTES` bytes.
 
     Raises:
         CheckpointError: if the file is missing or too large, or is not an NPZ file of plain arrays.
@@ -101,9 +102,10 @@ def _read_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, max_rows: int |
     if max_rows is None or entry.file_size <= MAX_WHOLE_BYTES:
         return entry.file_size
     with archive.open(entry) as member:
-        shape, _, dtype = _header(member)
-    rows = (min(max_rows, shape[0]), *shape[1:]) if len(shape) >= 3 else shape
-    return math.prod(rows) * dtype.itemsize
+        shape, is_fortran, dtype = _header(member)
+    if len(shape) < 3 or is_fortran:
+        return entry.file_size
+    return min(max_rows, shape[0]) * math.prod(shape[1:]) * dtype.itemsize
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, max_rows: int | None) -> NDArray[Any]:
