@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import defaultdict
 from typing import Annotated, Any
@@ -86,6 +87,7 @@ def _load_plugins(plugins: list[str] | None) -> None:
             load_plugin(plugin)
 
 
+@functools.cache
 def _plugin_option() -> Any:
     """Return the option `--plugin`. typer builds options only from the signature of a command, so
     this function defines a command that has no other option."""

@@ -10,7 +10,7 @@ from typing import get_args
 from pydantic.fields import FieldInfo
 
 from seqattn.config.plain import as_value
-from seqattn.config.sections import all_keys, choices, field_variants
+from seqattn.config.sections import all_keys, choices, field_variants, key_descriptions
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]
         if path[0] == "compare" or (only_reading and (path[0], tag) != ("data", "file")):
             continue
         field = section.model_fields[path[-1]]
-        description = " ".join((field.description or "").split())
+        description = " ".join(key_descriptions(section)[path[-1]].split())
         sentence = re.split(r"\.(?: (?=[A-Z])|$)", description)[0]
         is_section = bool(field_variants(section, path[-1]))
         for value in _values(field, is_section):

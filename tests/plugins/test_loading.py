@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.config import all_keys, load_plugin, resolve
+from seqattn.config import all_keys, json_schema, load_plugin, resolve
 from seqattn.errors import ConfigError, PluginError
 from tests.plugins.sources import BILINEAR_TANH, PARTS, TORCH_LINEAR
 
@@ -32,6 +32,10 @@ def test_a_loaded_plugin_extends_the_schema(write: Write) -> None:
     resolved = resolve(None, ["model.attention.score=bilinear_tanh", "model.attention.width=3"])
     assert getattr(resolved.config.model, "attention").width == 3  # noqa: B009
     assert ("model", "attention", "width") in {path for path, _, _ in all_keys()}
+    keys = json_schema()["$defs"]["BilinearTanhConfig"]["properties"]
+    assert keys["width"]["description"] == "Width of queries and keys."
+    assert keys["score"]["description"] == "Name of the score."
+    assert keys["heads"]["description"].startswith("Number of")
 
 
 def test_the_config_lists_a_plugin_that_it_uses_with_its_digest(write: Write) -> None:
