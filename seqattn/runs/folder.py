@@ -89,8 +89,8 @@ class RunFolder:
 
     @property
     def is_run(self) -> bool:
-        """Whether `config.yaml` and `environment.json` exist. A run writes these two files
-        first."""
+        """Whether `config.yaml` and `environment.json` exist. A run writes these two files before
+        all other files except the lock."""
         return self.config.is_file() and self.environment.is_file()
 
     @property
