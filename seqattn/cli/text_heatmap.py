@@ -74,8 +74,9 @@ def _encodable_blocks() -> str:
 def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
     """Yield the lines of a heatmap.
 
-    The first line contains the step numbers of the columns. Each of the other lines shows one row
-    of weights.
+    The first line contains the step number of each column, or only the first and the last step
+    number if the weights are not printed as numbers. Each of the other lines shows one row of
+    weights.
 
     Args:
         panel: the weights.
