@@ -33,7 +33,7 @@ class Display:
 
 
 class LineDisplay(Display):
-    """A display that prints the losses at regular intervals and after the last epoch."""
+    """A display that prints the losses at regular intervals of epochs and after the last epoch."""
 
     def __init__(self, done: int = 0, epochs: int = 0) -> None:
         self.done, self.epochs = done, epochs

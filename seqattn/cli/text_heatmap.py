@@ -1,4 +1,4 @@
-"""Heatmaps of attention weights as text, in which one or two block characters show a weight."""
+"""Heatmaps of attention weights as text. One or two block characters represent each weight."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class EncodedSource:
         point: the first decoder input (N, G).
         memory, state: see the module's docstring; the first axis of every tensor is N.
         maps: encoder self-attention weights, (N, layers, A, S, S); empty if there are none.
-        trace: intermediate results; see `seqattn.export.live`.
+        trace: intermediate results; see `seqattn.export.live_parts`.
     """
 
     point: Tensor
@@ -78,7 +78,7 @@ class StepOutput:
         point: the forecast of this step (N, G).
         state: the new state, with the same names as the previous state.
         maps: weights of this step by name, (N, layers, A, S or t + 1).
-        trace: intermediate results; see `seqattn.export.live`.
+        trace: intermediate results; see `seqattn.export.live_parts`.
     """
 
     point: Tensor
