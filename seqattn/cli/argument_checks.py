@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 
 def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path | None]:
-    """Return the files that the outputs of a command must not replace, by description.
+    """Return the files that the outputs of a command must not replace, as a mapping from a
+    description to a file.
 
     These files are the file given with `--input`, the checkpoint file given as `run`, the data
     files of the run, `comparison.json`, `tune.json`, and the files in `RunFolder.files` except
-    pictures.
+    pictures. The mapping contains None for a file that is not given.
 
     Args:
         run: a run folder, or a checkpoint file in a run folder.

@@ -129,8 +129,8 @@ def compare_command(
 
 
 def _start_workers_early(plan: ComparisonPlan, output_dir: Path, jobs: int | None) -> None:
-    """Start the fork server, if workers will probably train the comparison. The server imports
-    torch while this process does the same.
+    """Start the fork server if worker processes will probably train the runs of the comparison.
+    The server and this process then import torch at the same time.
 
     Args:
         plan: the variants and seeds.

@@ -1,7 +1,7 @@
 """Shell completion for config files, run folders, config keys and the values of keys.
 
 Each time the user presses Tab in a seqattn command, the shell runs seqattn with the environment
-variable `_SEQATTN_COMPLETE`, so no function here may import torch.
+variable `_SEQATTN_COMPLETE`. No function here may import torch, because this import is slow.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ def join_bash_words() -> None:
     """Join the words that bash split at equals signs, before typer reads them.
 
     bash passes `--set model.cell=gr` as the four words `--set`, `model.cell`, `=` and `gr`, and
-    replaces only the last of them. The function joins the words of each value. If the user is
-    completing a value, the function also moves its key to the environment variable `KEY_VARIABLE`.
+    replaces only the last of them. The function joins such words into one, `model.cell=gr`. If the
+    user is completing the value of a key, the function keeps only the value in the last word, and
+    stores the key in the environment variable `_SEQATTN_COMPLETE_KEY`.
     """
     if os.environ.get(VARIABLE) != "complete_bash":
         return
@@ -72,9 +73,10 @@ def complete_shipped(incomplete: str) -> Candidates:
 
 def complete_run(incomplete: str) -> Candidates:
     """Return the run folders that match the typed text, the matching folders that contain runs, and
-    these runs.
+    the runs in these folders.
 
-    If the text contains no slash, the function searches in `outputs`, the default folder of runs.
+    The result has at most `MAX_RUNS` candidates. If the text contains no slash, the function
+    searches in `outputs`, the default folder of runs.
     """
     start = incomplete if os.sep in incomplete else f"outputs{os.sep}"
     found = Candidates()
@@ -96,7 +98,7 @@ def _paths(incomplete: str, pattern: str) -> list[str]:
 
 
 def _is_run(path: Path) -> bool:
-    """Return whether a folder looks like a run folder."""
+    """Return whether a folder contains the file `config.yaml` and the folder `checkpoints`."""
     return (path / "config.yaml").is_file() and (path / "checkpoints").is_dir()
 
 
@@ -107,8 +109,8 @@ def complete_override(incomplete: str) -> Candidates:
 
 
 def complete_reading(incomplete: str) -> Candidates:
-    """Return the same candidates as `complete_override`, but only for the keys that define how a
-    file is read."""
+    """Return the same candidates as `complete_override`, but only for the keys of the section
+    `data` with `kind: file`."""
     return _complete_key(incomplete, only_reading=True)
 
 

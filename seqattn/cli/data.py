@@ -164,7 +164,7 @@ def _read_options(columns: ColumnOptions, text: TextOptions) -> ReadOptions:
 
 
 def _split_names(value: str) -> tuple[str, ...]:
-    """Split the value of an option at commas."""
+    """Split the value of an option at commas, and drop empty names."""
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 

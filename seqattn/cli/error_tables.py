@@ -117,7 +117,7 @@ def _feature_cells(metrics: Mapping[str, Any], name: str, f: int) -> list[str]:
 def _format_error(value: float | None, metrics: Mapping[str, Any], f: int | None) -> str:
     """Format the error of feature `f`, or the error over all features if `f` is None.
 
-    If the error is missing, the result is the reason: "not observed" or "undefined".
+    If the error is None, the result is the reason: "not observed" or "undefined".
     """
     if value is not None:
         return f"{value:.4g}"

@@ -37,7 +37,7 @@ ExplanationFormat = Literal["table", "markdown", "json"]
 
 @dataclass(frozen=True)
 class DataUnits:
-    """The output of the model in the units of the data, and the scaling of its input.
+    """The output of the model in the units of the data, and the scaling of the model's input.
 
     Attributes:
         output: the output of the model, in the units of the data, by target feature.
@@ -184,7 +184,8 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
     Args:
         explanation: the explanation.
         form: "table", "markdown" or "json".
-        units: the scaling of the data; None if the model was trained on unscaled data.
+        units: the output in the units of the data, and the scaling; None if the data are not
+            scaled.
     """
     if form == "json":
         content: dict[str, Any] = {

@@ -15,12 +15,13 @@ UsageError: Any = typer.BadParameter.__base__
 
 
 class CommandPage(TyperCommand):
-    """A command with a help page.
+    """A command whose help page has headings and an example.
 
     The help page lists options under the headings from `grouped_options`. Options without a heading
     are listed under "Options". The epilog is an example, which is never wrapped.
 
-    Every command has the option `--plugin`, which loads plugins before the command runs.
+    Every command of this class has the option `--plugin`, which loads plugins before the command
+    runs.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -30,8 +31,8 @@ class CommandPage(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments.
 
-        If an unknown option is a config key that the command can change, the error message
-        suggests `--set`.
+        If an unknown option has the name of a config key, and the command has the option `--set`,
+        the error message suggests `--set`.
         """
         arguments, names = list(args), {each.name for each in self.params}
         try:
@@ -78,8 +79,7 @@ class CommandPage(TyperCommand):
 
 
 def _load_plugins(plugins: list[str] | None) -> None:
-    """Load the plugins given with `--plugin`. The paths of files are relative to the current
-    folder."""
+    """Load the plugins given with `--plugin`. Relative paths refer to the current folder."""
     if plugins:
         from seqattn.config import load_plugin
 

@@ -1,4 +1,4 @@
-"""Functions that read the user's own sequences, and write their forecasts, in chunks."""
+"""Functions that read the user's own sequences and write forecasts of them, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ InputChunk = tuple[Chunk, Sequences, tuple[str, ...]]
 
 
 def input_reader(trained: LoadedModel, overrides: Sequence[str] | None = None) -> InputReader:
-    """Create a reader of input files for a model. The reader prints its notes on stderr.
+    """Create a reader of input files for a model. The reader prints notes on stderr.
 
     Args:
         trained: the model.
@@ -58,7 +58,7 @@ class ForecastWriter:
         form: "csv", "tsv", "jsonl", "npz", "parquet" or "arrow".
         trained: the model, with the scaling and the column roles of the training data.
         names: the names of the target features in the output.
-        style: the table style of the input file, such as the delimiter.
+        style: the table style of the input file, including the delimiter.
     """
 
     def __init__(
@@ -206,9 +206,9 @@ def predict_file(
         output: the file of the forecasts; None for standard output.
         form: the format of the forecasts.
         steps: the number of steps to forecast.
-        override: the replacement of the attention weights; None for the model's own weights.
-        attention: the file for the attention weights; None to write no weights. The function keeps
-            large weights on disk until the end.
+        override: the override of the attention weights; None for the model's own weights.
+        attention: the file for the attention weights; None to write no weights. If the weights need
+            much memory, the function stores them in a temporary file until the end.
     """
     from tqdm import tqdm
 
@@ -246,10 +246,10 @@ def predict_file(
 
 
 def _check_ids(chunks: Iterator[InputChunk], rows: ForcedRows) -> Iterator[InputChunk]:
-    """Yield chunks, and check the ids of the forced rows before yielding the last chunk.
+    """Yield chunks, and check the ids of the forced weights before yielding the last chunk.
 
     Raises:
-        UsageError: if a forced row has an id that no sequence has.
+        UsageError: if there are forced weights for an id that no sequence has.
     """
     ids = dict[str, None]()
     for chunk, following in itertools.pairwise(itertools.chain(chunks, [None])):
@@ -263,7 +263,8 @@ def _check_ids(chunks: Iterator[InputChunk], rows: ForcedRows) -> Iterator[Input
 def _keeps_format(file: Path, output: Path | None, form: str, read_as: str) -> bool:
     """Return whether the forecasts have the same format and suffix as the input file.
 
-    A compression suffix of the input file is ignored. Standard input and output have no suffix.
+    A compression suffix of the input file is ignored. If the input or the output is a standard
+    stream, only the formats are compared.
 
     Args:
         file: the input file.

@@ -1,4 +1,4 @@
-"""Hints for unknown options that are config keys, such as `--epochs` for `training.epochs`."""
+"""Hints for unknown options with the name of a config key, such as `--epochs`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
         option: the unknown option, such as `--learning-rate`. The name of the option may be the
             whole path of a key or the last part of the path, with hyphens or underscores.
         arguments: all arguments of the command, from which the hint takes the value.
-        only_reading: whether the command accepts only the keys that define how a file is read.
+        only_reading: whether to suggest only the keys of the section `data` with `kind: file`,
+            instead of all keys except those of the section `compare`.
 
     Returns:
-        `--set PATH=VALUE` for each key with this name that the command can change, joined by "or";
-        "" if there is no such key.
+        `--set PATH=VALUE` for each key with this name, joined by "or"; "" if there is no such key.
     """
     from seqattn.config import all_keys
 
@@ -32,7 +32,7 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str:
-    """Return the value that the user gives for an option, or "VALUE" if there is none.
+    """Return the value that the user gives for an option, or "VALUE" if the user gives none.
 
     The value is the text after an equals sign, or the next argument if this argument does not start
     with two hyphens.

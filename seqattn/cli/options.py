@@ -70,7 +70,8 @@ Plots = Annotated[Literal["each", "none"] | None, typer.Option(
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options that override config keys and set the name and the parent of the run folder."""
+    """The options that override config keys, and set the name and the parent of the output
+    folder."""
 
     heading: ClassVar = "Run options"
 

@@ -77,7 +77,8 @@ def write_data(text: str) -> None:
 
 @contextlib.contextmanager
 def open_text_output(path: Path | None) -> Iterator[TextIO]:
-    """Yield a text buffer, and write its content atomically to a file when the `with` block ends.
+    """Yield a text buffer, and write its content to a file or to standard output when the `with`
+    block ends. A file is written atomically.
 
     Args:
         path: the file; None for standard output.

@@ -28,7 +28,8 @@ def sparkline(values: list[float], width: int) -> str:
 
     Args:
         values: the numbers. Numbers that are not positive or not finite are left out.
-        width: the maximum number of bars. If there are more numbers, each bar shows an average.
+        width: the maximum number of bars. If there are more numbers, a bar shows the geometric mean
+            of several consecutive numbers.
     """
     logs = [math.log(value) for value in values if value > 0 and math.isfinite(value)]
     if not logs:

@@ -2,9 +2,8 @@
 
 For a small run, the import of matplotlib and the drawing of three pictures take a third of the time
 of the command. The fork server therefore imports matplotlib while this process imports torch and
-trains.
-After training, the server starts a process for each picture, and the processes draw at the same
-time.
+trains. After training, the server starts a process for each picture, and the processes draw at the
+same time.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def start_drawing_server() -> Callable[[RunFolder], Generator[Path]] | None:
 
 
 def _is_command_line() -> bool:
-    """Return whether the main module is the command line, or a text without a file.
+    """Return whether the main module is the command line, or code without a file (`python -c`).
 
     Each process that draws imports the main module again. Another main module, such as a script
     that calls the command line, might train again.
@@ -49,7 +48,7 @@ def _is_command_line() -> bool:
 
 
 def _draw_run(folder: RunFolder) -> Generator[Path]:
-    """Write each picture of a run in a process of its own, and yield its path.
+    """Draw each picture of a run in a separate process, and yield the path of the picture.
 
     If a drawing process fails, the calling process draws the picture again and raises any error.
     """

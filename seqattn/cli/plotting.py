@@ -151,7 +151,7 @@ def plot_attention(
 
 
 def _check_film(view: ViewOptions, maps: MapOptions, input_file: Path | None) -> None:
-    """Check that the other options can be combined with `--epochs`.
+    """If `--epochs` is given, check that the other options can be combined with it.
 
     Raises:
         UsageError: if an option cannot be combined with `--epochs`.

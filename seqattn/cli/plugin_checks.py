@@ -49,7 +49,7 @@ def check_plugin_command(
 
 
 def _show_report(report: MechanismReport) -> None:
-    """Print a table with one row per check."""
+    """Print a row for each check of a mechanism, and the combinations that the config refuses."""
     combinations = counted(report.combinations, "combination")
     where = f", in {combinations} with other mechanisms" if report.combinations > 1 else ""
     show(f"{report.kind} {report.name}{where}")

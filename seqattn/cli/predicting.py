@@ -50,7 +50,7 @@ class ForecastFiles:
         """Return the format of the forecasts.
 
         The format is the value of `--format`. If `--format` is not given, the format is the suffix
-        of `--output`. If neither option is given, the format is "csv".
+        of `--output`. If there is no suffix either, the format is "csv".
 
         Raises:
             UsageError: if the format is unknown, if a binary format is to be written to standard

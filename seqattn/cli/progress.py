@@ -33,7 +33,7 @@ class Display:
 
 
 class LineDisplay(Display):
-    """A display that prints the losses at regular intervals and after the last epoch."""
+    """A display that prints the losses at regular intervals of epochs and after the last epoch."""
 
     def __init__(self, done: int = 0, epochs: int = 0) -> None:
         self.done, self.epochs = done, epochs
@@ -91,8 +91,8 @@ def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator
     Args:
         name: the name of the run or the comparison.
         quiet: whether to show nothing.
-        stop_request: the stop signals received so far. Its attribute `started` becomes True when
-            training starts.
+        stop_request: the record of the stop signals. The attribute `started` of the record becomes
+            True when training starts.
     """
     from seqattn.experiments import Callbacks
 

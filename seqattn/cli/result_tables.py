@@ -72,7 +72,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
 def plugin_options(config: Config) -> str:
     """Return the options that load the plugins of a run, each after a space; "" for no plugins.
 
-    Paths in the working directory are relative.
+    If the file of a plugin is in the working directory, its path is relative to this directory.
     """
     here = Path.cwd()
     options = []
@@ -117,7 +117,8 @@ def print_seeds(outcome: ComparisonResult) -> None:
 
 
 def print_comparison(outcome: ComparisonResult) -> None:
-    """Print the variants of a comparison, and the test of each pair."""
+    """Print the results of each variant of a comparison, and the statistical tests of the pairs of
+    variants."""
     from seqattn.analysis.comparison import describe_result
     from seqattn.analysis.comparison.result import describe_seed_counts
     from seqattn.analysis.comparison.tables import BRACKETS, describe_references
@@ -263,7 +264,8 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
 
 
 def attention_lines(attention: Mapping[str, Any] | None) -> list[str]:
-    """Return sentences about attention metrics. Weights that do not sum to 1 have no entropy."""
+    """Return sentences about attention metrics. The sentence about entropy is left out if the
+    weights do not sum to 1."""
     if attention is None:
         return []
     lines, best = [], attention["best_head"]

@@ -1,4 +1,4 @@
-"""Heatmaps of attention weights as text, in which one or two block characters show a weight."""
+"""Heatmaps of attention weights as text. One or two block characters represent each weight."""
 
 from __future__ import annotations
 
@@ -74,8 +74,9 @@ def _encodable_blocks() -> str:
 def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
     """Yield the lines of a heatmap.
 
-    The first line contains the step numbers of the columns. Each of the other lines shows one row
-    of weights.
+    The first line contains the step number of each column, or only the first and the last step
+    number if the weights are not printed as numbers. Each of the other lines shows one row of
+    weights.
 
     Args:
         panel: the weights.

@@ -24,10 +24,10 @@ def is_distributed() -> bool:
 
 
 def check_not_distributed(command: str) -> None:
-    """Check that torchrun did not start a command that trains many runs.
+    """Check that torchrun did not start several processes of a command that trains many runs.
 
     Raises:
-        UsageError: if torchrun started this command.
+        UsageError: if torchrun started several processes of this command.
     """
     if is_distributed():
         raise UsageError(
@@ -47,7 +47,7 @@ def launcher_id() -> str:
 def is_torchrun_restart(folder: RunFolder) -> bool:
     """Return whether torchrun restarted the processes of the run in the folder.
 
-    After a process fails, torchrun restarts all processes.
+    With its option `--max-restarts`, torchrun restarts all processes after one of them fails.
     """
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
     if not (restarted and folder.is_run):

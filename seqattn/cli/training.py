@@ -138,8 +138,9 @@ def train_command(
 def _start_drawing_server(
     folder: Path, existing: ExistingRun
 ) -> Callable[[RunFolder], Generator[Path]] | None:
-    """Call `start_drawing_server` if the command will probably draw pictures. If torchrun started
-    this process, the other processes use the cores, so no server starts."""
+    """Call `start_drawing_server` if the command will probably draw pictures, and return None
+    otherwise. If torchrun started several processes, no server starts, because these processes use
+    the cores."""
     from seqattn.runs import RunFolder
 
     run = RunFolder(folder)

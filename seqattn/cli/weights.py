@@ -24,16 +24,17 @@ def read_weights(
 ) -> tuple[Mapping[str, Any], list[str], list[str], Path]:
     """Read the attention weights of a run from its folder, or compute them.
 
-    The folder contains only the weights of the best checkpoint for the test sequences.
+    The folder contains only the weights of the best checkpoint for the test sequences. The function
+    computes the weights of other checkpoints and the weights for the user's own sequences.
 
     Args:
         run: a run folder or a checkpoint.
         input_file: the file of the user's own sequences; None for the test sequences of the run.
-        examples: the number of sequences.
+        examples: the maximum number of sequences.
         steps: the number of steps to forecast; None for the target length of the training data.
         every_sequence: whether to read the weights of all test sequences instead of the first
-            `examples` sequences. If the function computes the weights, it always uses only the
-            first `examples` sequences.
+            `examples` sequences. This argument has no effect if the function computes the weights:
+            it then uses the first `examples` sequences.
         overrides: the values of `--set`; None if the option is not given.
 
     Returns:

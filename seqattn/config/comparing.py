@@ -23,7 +23,7 @@ NOT_VARIED = {"name": "names the folder and cannot vary",
               "seed": "cannot vary; every variant has the same seeds"}  # fmt: skip
 MAX_RUNS = 100_000
 Grid: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[Any]]
-"""The keys that vary, and their values: texts "PATH=A,B,...", or values by dotted path."""
+"""The keys that vary: strings "PATH=A,B,...", or a mapping from dotted path to values."""
 PARTS = ("train", "validation", "test")
 DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
 FILES = frozenset({

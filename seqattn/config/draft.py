@@ -30,8 +30,8 @@ from seqattn.errors import ConfigError
 ConfigSource: TypeAlias = Path | Mapping[str, Any] | None
 """The path of a YAML file, a mapping with the same content, or None for the defaults."""
 Override: TypeAlias = str | tuple[str, Any]
-"""A changed value: a text "PATH=VALUE", as in the option `--set`, where VALUE is YAML, or a pair of
-a dotted path and a value."""
+"""A changed value: a string "PATH=VALUE" as in the option `--set` (VALUE is YAML), or a pair of a
+dotted path and a value."""
 DEFAULT = "default"
 OF_MAPPING = "the config"
 """The name, in messages, of a config that is not read from a file."""
@@ -79,11 +79,11 @@ def resolve(source: ConfigSource, overrides: Sequence[Override] = ()) -> Resolve
 
 
 def read_stored(path: Path) -> Config:
-    """Read the `config.yaml` of a run folder, which an earlier version may have written.
+    """Read the `config.yaml` of a run folder. An earlier version of seqattn may have written it.
 
     Raises:
         ConfigError: if the file cannot be read, or is not a valid config.
-        PluginError: if the config needs a plugin that is not loaded. The function imports no code.
+        PluginError: if the config needs a plugin that is not loaded. The function loads no plugin.
     """
     draft = Draft.read(path)
     draft.content = apply_old_defaults(draft.content)
@@ -118,8 +118,8 @@ class Draft:
         """Read a config, and apply the overrides.
 
         Raises:
-            ConfigError: if the file cannot be read. Mistakes in the overrides are added to
-                `mistakes`.
+            ConfigError: if the file cannot be read, or does not contain a plain YAML mapping.
+                Mistakes in the overrides are added to `mistakes`.
         """
         if isinstance(source, Path):
             document = read_yaml_file(source)

@@ -1,4 +1,4 @@
-"""The values of the config keys that a shell suggests for completion."""
+"""The values that shell completion suggests for config keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]
     the key accepts `null`. The section `compare` is left out.
 
     Args:
-        only_reading: whether to return only the keys that define how a data file is read.
+        only_reading: whether to return only the keys of the section `data` with `kind: file`.
     """
     keys = dict[str, dict[str, str]]()
     for path, section, tag in all_keys():
@@ -39,9 +39,9 @@ def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]
 
 
 def _values(field: FieldInfo, is_section: bool) -> Iterator[str]:
-    """Yield the suggested values of a key as YAML texts: its choices, or else its default. If the
-    value is a section, yield only the names that the key accepts instead of a section, and `null`
-    if the key accepts `null`."""
+    """Yield the suggested values of a key as YAML texts: the choices of the key or, if it has none,
+    its default. For a section, yield only the names that the key accepts instead of a section. In
+    both cases, also yield `null` if the key accepts `null`."""
     types = (field.annotation, *get_args(field.annotation))
     yield from map(as_value, choices(field.annotation))
     if bool in types:

@@ -22,7 +22,7 @@ default of a key is "required", the config must contain the key.
 
 BOUNDS = {"minimum": "{} or more", "exclusiveMinimum": "above {}", "maximum": "{} at most",
           "exclusiveMaximum": "below {}"}  # fmt: skip
-"""The text for each bound of JSON Schema."""
+"""The text for each keyword of JSON Schema that sets a bound."""
 
 
 def render_manual(schema: Mapping[str, Any]) -> str:

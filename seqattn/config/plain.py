@@ -21,7 +21,7 @@ from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.errors import ConfigError
 
 MAPPINGS = (("data", "units"),)
-"""The paths of the values that are mappings. All other mappings are sections."""
+"""The paths of the mappings that are single values. All other mappings are sections."""
 PATH_KEYS = ("data.path", "data.validation_path", "data.test_path")
 """The keys with the paths of data files."""
 NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -90,7 +90,7 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
 
     Raises:
         ConfigError: if the data are not a valid config.
-        PluginError: if the config needs a plugin that is not loaded. The function imports no code.
+        PluginError: if the config needs a plugin that is not loaded. The function loads no plugin.
     """
     content, _ = rename_keys(apply_old_defaults(content), {}, warn=False)
     try:

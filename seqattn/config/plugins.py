@@ -256,7 +256,7 @@ def load_received(
 
     Args:
         contents: the plugins, from `plugin_contents`.
-        configs: the configs as plain data.
+        configs: the plain data of the configs. Their key `plugins` contains the expected digests.
 
     Raises:
         PluginError: if a plugin cannot be loaded, or if a module has another digest on this

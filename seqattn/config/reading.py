@@ -253,8 +253,8 @@ def _to_plain(
 
 
 def _parse_scalar(node: yaml.ScalarNode) -> Any:
-    """Return the value of a scalar, by the rules at the start of this module. Quoted scalars are
-    strings.
+    """Return the value of a scalar, according to the rules in the module's docstring. A quoted
+    scalar is a string.
 
     Raises:
         ValueError: if the scalar is an integer with too many digits.

@@ -1,4 +1,4 @@
-"""The keys of earlier versions. Each old key works for one release and causes a warning."""
+"""The keys of earlier versions. Each old key still works for one release, but causes a warning."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ STREAM_SPLIT = {"validation": 0.01, "test": 0.01}
 
 
 def apply_old_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored config. If it has `model.skip: linear` and no `model.skip_map`, add
-    `model.skip_map: learned`, because earlier versions always learned a linear skip connection."""
+    """Return a copy of a stored config. If the config has `model.skip: linear` but no
+    `model.skip_map`, the copy has `model.skip_map: learned`, because earlier versions always
+    learned a linear skip connection."""
     model = content.get("model")
     if isinstance(model, dict) and model.get("skip") == "linear" and "skip_map" not in model:
         return {**content, "model": {**model, "skip_map": "learned"}}

@@ -276,7 +276,7 @@ def _parse_range(text: str) -> Range:
     """Parse "PATH=RANGE".
 
     Raises:
-        ConfigError: if the text is not a range.
+        ConfigError: if the text is not a range, or if it contains only one value.
     """
     path, equals, range_text = (part.strip() for part in text.partition("="))
     if not equals or not path or not range_text:

@@ -59,7 +59,7 @@ def choices(annotation: Any) -> tuple[Any, ...]:
 
 def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
     """Return all sections that are allowed at a path, as a mapping from tag to section. The result
-    is empty if a plain value is expected at the path."""
+    is empty if the config has no section at this path."""
     sections: dict[str, SectionType] = {"": ComparisonFile}
     for key in path:
         below: dict[str, SectionType] = {}

@@ -66,8 +66,8 @@ def find_config(path: Path) -> Path:
 
     An existing file or folder always has priority. An existing file with one of `SUFFIXES` has the
     next priority: the path `my` selects `my.yaml`. Otherwise, the name of a shipped config selects
-    this config, and so does its path in a clone (`configs/NAME.yaml`) if there is no folder
-    `configs`.
+    this config. The path of a shipped config in a clone (`configs/NAME.yaml`) also selects this
+    config if there is no folder `configs`.
 
     Returns:
         the path of the file; the given path if no config has this path or name.

@@ -89,7 +89,8 @@ def export(
     overwrite: bool = False,
     log: Callable[[str], None] = lambda line: None,
 ) -> ExportResult:
-    """Export a trained run. The output folder does not appear before it is complete.
+    """Export a trained run. The files are written to a temporary folder, which becomes the output
+    folder when the export is complete.
 
     Args:
         run: a run folder, or a checkpoint file in a run folder.

@@ -1,6 +1,6 @@
 """Functions that compare exported graphs, run in ONNX Runtime, with the traced model.
 
-The function `free_run` scales the sources and computes the forecasts of the model. The graphs get
+The function `free_run` scales the sources and computes the forecasts of the model. The graphs take
 the same sources in the units of the data. The differences between the forecasts are in scaled
 units, so that all features have the same weight.
 """
@@ -78,7 +78,8 @@ def check_graphs(
             limit.
 
     Returns:
-        One result for each combination of graphs and a set of sources.
+        Two results for each set of sources: one for the free-running graph, and one for the encoder
+        graph and the step graph together.
     """
     batch_size = sequences_per_batch(trained, trained.spec.source_length, steps)
     sets = _build_test_sets(trained, min(MAX_SOURCES, 4 * batch_size), test, max_length)
@@ -116,7 +117,7 @@ def check_graphs(
 def _build_test_sets(
     trained: LoadedModel, count: int, test: Sequences | None, max_length: int | None
 ) -> dict[str, Sequences]:
-    """Return the sets of sources for the comparison. The key of a set describes the set.
+    """Return the sets of sources for the comparison, as a mapping from a description to a set.
 
     One set contains test sequences if there are any. The other sets contain random sources. The
     random sources have different lengths, unless the model accepts only one length.
@@ -143,7 +144,7 @@ def _build_test_sets(
 
 
 def sequences_per_batch(trained: LoadedModel, S: int, T: int) -> int:
-    """Return the largest batch size with at most `MAX_BATCH_WEIGHTS` attention weights, or 1.
+    """Return the largest batch size with at most `MAX_BATCH_WEIGHTS` attention weights, at least 1.
 
     Args:
         trained: the model.
@@ -195,7 +196,8 @@ def step_by_step(
 
 
 def forecasts(graph: ModelProto, part: Sequences, batch_size: int) -> NDArray[np.float64]:
-    """Run a free-running graph on the sources of a part, and return the forecasts, (N, T, F)."""
+    """Run a free-running graph on the sources of a part, and return the forecasts (N, T, G) for
+    G target features."""
     session, batches = build_session(graph), list[NDArray[np.float64]]()
     for rows in chunk_slices(len(part), batch_size):
         batch = part.select(rows)
@@ -237,7 +239,8 @@ def _in_scaled_units(run: FreeRunningForecast, unit: NDArray[np.float64]) -> Arr
 
     Args:
         run: the forecasts in the units of the data, and the attention weights.
-        unit: (N, 1, F), the size of one scaled unit in the units of the data.
+        unit: (N, 1, G), the size of one scaled unit of each target feature, in the units of the
+            data.
     """
     return {FORECAST: run.values / unit, **_weights_by_name(run)}
 

@@ -1,12 +1,14 @@
 """A trained model, split into two traceable modules: the encoder and one decoder step.
 
-Inputs and outputs of a graph are named tensors and cannot be None or other objects. A graph
-has no axis of runs, and the encoder always takes lengths. Sources and points are in the units of
-the data. The *memory* consists of the encoder outputs that all steps read. The *state* consists of
-the tensors that each step passes to the next step.
+Inputs and outputs of a graph are named tensors and cannot be None or other objects. The tensors
+have no axis of runs, because a graph computes the forecasts of one run at a time. The lengths of
+the sources are a required input of the encoder. Sources and points are in the units of the data. A
+*point* is one step of the target. The *memory* consists of the encoder outputs that all steps read.
+The *state* consists of the tensors that each step passes to the next step.
 
 In shapes, N is the number of sequences, S the source length, T the target length, F the number of
-features, H the width of the state, A the number of heads, and t the number of previous steps.
+source features, G the number of target features, H the width of the state, A the number of heads,
+and t the number of previous steps.
 """
 
 from __future__ import annotations
@@ -55,10 +57,10 @@ class EncodedSource:
     """The encoder's output.
 
     Attributes:
-        point: the first decoder input (N, F).
+        point: the first decoder input (N, G).
         memory, state: see the module's docstring; the first axis of every tensor is N.
         maps: encoder self-attention weights, (N, layers, A, S, S); empty if there are none.
-        trace: intermediate results; see `seqattn.export.live`.
+        trace: intermediate results; see `seqattn.export.live_parts`.
     """
 
     point: Tensor
@@ -73,10 +75,10 @@ class StepOutput:
     """The output of one decoder step.
 
     Attributes:
-        point: the forecast of this step (N, F).
+        point: the forecast of this step (N, G).
         state: the new state, with the same names as the previous state.
         maps: weights of this step by name, (N, layers, A, S or t + 1).
-        trace: intermediate results; see `seqattn.export.live`.
+        trace: intermediate results; see `seqattn.export.live_parts`.
     """
 
     point: Tensor
@@ -98,7 +100,7 @@ class Parts(ABC):
 
     @abstractmethod
     def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
-        """Run one decoder step with the input `point` (N, F)."""
+        """Run one decoder step with the input `point` (N, G)."""
 
     def intervention(self, memory: Tensors) -> WeightIntervention | None:
         """Return the intervention that replaces the weights of a step, or None; see
@@ -163,9 +165,9 @@ class RecurrentParts(Parts):
 
 
 class FastWeightsParts(Parts):
-    """The parts of the model with fast weights. The memory is a list of states. These states are
-    added in the same order as in `StateMemory`, because the layer norms of the inner loop amplify
-    rounding errors."""
+    """The parts of the model with fast weights, which are stored as a list of states. These states
+    are summed in the same order as in `StateMemory`, because the layer norms of the inner loop
+    amplify rounding errors."""
 
     growing = frozenset({"written", "written_factors"})
 
@@ -219,8 +221,8 @@ class FastWeightsParts(Parts):
 
 
 class TransformerParts(Parts):
-    """The parts of the Transformer. The state consists of the keys and values of the previous
-    steps."""
+    """The parts of the Transformer. The state consists of the keys and values of the decoder's
+    self-attention in the previous steps."""
 
     def __init__(self, model: TransformerModel, max_length: int) -> None:
         self.model = model
@@ -301,8 +303,8 @@ def _copy_output(output: Callable[[Tensor], Tensor], state: Tensor) -> Tensor:
 
 
 def scan_cell(cell: Cell, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Run a cell over whole sequences (N, L, inputs) with torch's `scan`, which is traced as a
-    loop; see `Cell.scan`."""
+    """Run a cell over whole sequences (N, L, inputs) of length L with torch's `scan`, which is
+    traced as a loop; see `Cell.scan`."""
     N, _, _ = inputs.shape
     projected = cell.project(inputs).transpose(0, 1)
     weight, bias, kernel = cell.weight_hh, cell.bias_hh, cell.eager_step()
@@ -333,8 +335,8 @@ def _scan(
 
 
 class Graph(nn.Module, ABC):
-    """The interface of every graph, a module with named input and output tensors in a fixed
-    order."""
+    """The base class of the graphs. A graph is a module with named input and output tensors in a
+    fixed order."""
 
     def __init__(self, model: Seq2SeqModel, parts: Parts, scaling: Scaling) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """The live graph of a run: one ONNX graph that a report page evaluates in the browser.
 
-Parameters are inputs, so one graph serves all seeds of a group and all recorded epochs of a run.
+Parameters are inputs, so one graph serves all seeds of a config and all recorded epochs of a run.
 Attention weights can be forced, that is, replaced by given weights, except in a model with fast
 weights. Intermediate results are outputs; see `seqattn.export.live_parts`.
 
@@ -137,8 +137,8 @@ def _add_flat_parameters(
 
     Args:
         shapes: name -> shape of each parameter, in the order of the flat vector.
-        padded: name, with the prefix `PARAMETER`, -> shape of each parameter in the graph. Learned
-            positional embeddings may have additional rows there, which are NaN.
+        padded: name, with the prefix `PARAMETER`, -> shape of each parameter in the graph. In the
+            graph, learned positional embeddings may have additional rows of NaN.
     """
     graph = model.graph
     kept = [value for value in graph.input if not value.name.startswith(PARAMETER)]

@@ -12,7 +12,7 @@ The names of intermediate results start with `trace/`:
 | --- | --- | --- |
 | `states` | (N, S, H) | encoder states |
 | `keys`, `values` | (N, layers, A, S, K or V) | keys and values of the source |
-| `query` | (N, layers, H) | decoder state that queries |
+| `query` | (N, layers, H) | decoder state that is the query |
 | `scores` | (N, layers, A, S) | scores before the normalizer |
 | `context` | (N, layers, A, V) | weighted sum of the values |
 | `readout` | (N, width) | input of the output layer |
@@ -130,7 +130,8 @@ class LiveRecurrentParts(RecurrentParts):
 class LiveFastWeightsParts(FastWeightsParts):
     """The parts of a model with fast weights for its live graph; see the module's docstring.
 
-    The read strengths cannot be forced, because they are not a distribution.
+    The weights of this model are read strengths. They cannot be forced, because they are not a
+    distribution.
     """
 
     def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:

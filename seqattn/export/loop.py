@@ -28,7 +28,8 @@ def build_loop(
 
     The inputs include those of the encoder. The outputs are the forecast, the weights and the
     other results of all steps, and the encoder outputs that no step reads. The results of steps
-    have an axis of steps before the last axis, such as (N, layers, A, queries, keys) for weights.
+    have an axis of steps before the last axis. For example, weights have the shape (N, layers, A,
+    T, keys).
 
     Args:
         encoder, step: the graphs. Each input of the step, except `point`, the state and the inputs

@@ -156,7 +156,7 @@ def _build_inputs(features: int, n: int, s: int) -> Tensors:
 def _find_axes(
     encoder: Graph, features: int, s: int, length_varies: bool
 ) -> dict[str, dict[int, str]]:
-    """Find the axes of each step input whose size depends on N or S.
+    """For each step input, find the axes whose size depends on N or S.
 
     Args:
         encoder: the encoder graph.
@@ -233,7 +233,8 @@ def trace(
 
 
 def _hint_newer_torch(version: str) -> str:
-    """Return a line that recommends the tested version of torch; "" if `version` is new enough."""
+    """Return a line that recommends the tested version of torch or a newer version; "" if `version`
+    is new enough."""
     found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if found >= TESTED_TORCH:
         return ""
@@ -243,8 +244,8 @@ def _hint_newer_torch(version: str) -> str:
 def name_outputs(model: ModelProto, names: Sequence[str]) -> None:
     """Rename the outputs of a graph.
 
-    The exporter and the optimizer change the names of equal outputs. Two outputs are equal if, for
-    example, the keys and the values are both the encoder states.
+    The exporter and the optimizer change the names of equal outputs. For example, the keys and the
+    values are equal outputs if both are the encoder states.
 
     Args:
         model: the model that contains the graph.
@@ -265,7 +266,7 @@ def name_outputs(model: ModelProto, names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _silence_exporter() -> Iterator[None]:
-    """Suppress the progress output of the exporter, and its warnings about optional libraries."""
+    """Suppress the progress output and the warnings of the exporter."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

@@ -16,8 +16,7 @@ HERE = Path(__file__).parent
 
 
 def forecast(source: np.ndarray, graph: str = "free_running.onnx") -> dict[str, np.ndarray]:
-    """Return the forecast (N, T, F) and the weights (N, layers, heads, T, S), by their names in
-    card.json."""
+    """Return the outputs of the graph, by name. The file card.json lists their names and shapes."""
     valid = np.isfinite(source).all(axis=2)
     lengths = valid.sum(axis=1).astype("int64")
     if not lengths.all() or (valid != (np.arange(valid.shape[1]) < lengths[:, None])).any():

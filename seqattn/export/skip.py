@@ -1,7 +1,7 @@
 """The linear skip connection of a model in its graphs; see `seqattn.models.skip`.
 
-In shapes, N is the number of sequences, S is the source length, T is the target length, and F is
-the number of features.
+In shapes, N is the number of sequences, S is the source length, T is the target length, and G is
+the number of target features.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ SKIP = "skip"
 
 
 class SkipParts(Parts):
-    """The parts of a network whose steps add the output of a linear skip connection.
+    """The parts of a network with a linear skip connection, whose output is added in each step.
 
-    The state `skip` (N, T, F) is a queue with the outputs of the skip connection. The output for
+    The state `skip` (N, T, G) is a queue with the outputs of the skip connection. The output for
     the next step comes first, and NaN follows the last output. If the length of a source is not S,
     its queue is NaN everywhere, because a graph cannot raise an error.
 

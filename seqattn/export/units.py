@@ -1,6 +1,7 @@
 """Scaling between units of the data and scaled units, inside graphs.
 
-In shapes, N is the number of sequences, S is the source length, and F is the number of features.
+In shapes, N is the number of sequences, S is the source length, F is the number of source features,
+and G is the number of target features.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Units(nn.Module):
 
     def scale_source(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensors]:
         """Return the source (N, S, F) in scaled units, with zeros as padding, and the shift and the
-        scale (N, F) of the target of each sequence; see `Scaling.sequence_scalers`."""
+        scale (N, G) of the target of each sequence; see `Scaling.sequence_scalers`."""
         _, S, _ = source.shape
         keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
         source = source.masked_fill(~keep.unsqueeze(-1), 0)
@@ -68,11 +69,11 @@ class Units(nn.Module):
         return low + spread * mean, (std / self.source_scale).masked_fill(constant, 1)
 
     def scale_target(self, point: Tensor, target_scaling: Tensors) -> Tensor:
-        """Convert a target step (N, F) from units of the data to scaled units."""
+        """Convert a target step (N, G) from units of the data to scaled units."""
         point = (point - target_scaling[OFFSET]) / target_scaling[SCALE]
         return ((point - self.target_shift) / self.target_scale).float()
 
     def unscale_target(self, point: Tensor, target_scaling: Tensors) -> Tensor:
-        """Convert a target step (N, F) from scaled units to units of the data."""
+        """Convert a target step (N, G) from scaled units to units of the data."""
         point = point.double() * self.target_scale + self.target_shift
         return point * target_scaling[SCALE] + target_scaling[OFFSET]

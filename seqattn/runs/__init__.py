@@ -6,8 +6,8 @@
       train.log          the events of the run, one line each, with times
       metrics.csv        one row for each epoch
       checkpoints/       best.safetensors, last.safetensors, previous.safetensors
-      split.csv          the range of each series in each part of your files (up to 100,000 ranges)
-      files.csv          the data files with SHA-256 digests, if a path covers several files
+      split.csv          the ranges of each series in each part of your files, if at most 100,000
+      files.csv          SHA-256 digests of the data files, if a path refers to several files
       summary.json       losses, baselines and noise floor, or the epoch of the divergence
       predictions.npz    test sequences and their free-running forecasts
       film.npz           attention of some validation sequences over the epochs, if recorded
@@ -16,7 +16,7 @@
       tensorboard/       TensorBoard events, if enabled
       wandb/             files of Weights & Biases, if enabled
       attention.npz      attention weights of the test sequences, for models with attention
-      loss_curve.png, predictions.png, attention.png
+      loss_curve.png, predictions.png, attention.png   the pictures of the run
       .lock              lock of the process that writes to the folder
 
 Every file except the log, the lock and the files in tracker folders is written atomically; see

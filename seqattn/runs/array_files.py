@@ -1,4 +1,5 @@
-"""The arrays in the NPZ files of a run folder, and the checks that are made when a file is read.
+"""Functions that build the arrays of `attention.npz`, and read and check the NPZ files of a run
+folder.
 
 In shapes, N is the number of sequences, L the number of layers, A the number of heads, T the number
 of target steps, S the number of source steps, and F the number of features.
@@ -70,7 +71,8 @@ def attention_contents(
     meaning: str,
     alignment: NDArray[np.int64] | None,
 ) -> dict[str, Any]:
-    """Return the arrays of an attention file, in the order of the file.
+    """Return the arrays of an attention file from masked weights, in the order in which the file
+    stores them.
 
     Args:
         masked: the weights by array name; see `masked_weights`.
@@ -129,8 +131,8 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
 
     Args:
         path: the file.
-        max_rows: the largest number of sequences to read from a large file; None to read all
-            sequences.
+        max_rows: the maximum number of sequences to read if the file has a large array; None to
+            read all sequences. See `seqattn.runs.storage.read_arrays`.
 
     Returns:
         the arrays by name, such as `source` (N, S, F), `target` and `forecast` (N, T, G) with G
@@ -158,8 +160,7 @@ def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
 
     Args:
         path: the file.
-        max_rows: the largest number of sequences to read from a large file; None to read all
-            sequences.
+        max_rows: see `read_predictions`.
 
     Returns:
         the arrays by name, such as `weights` (N, L, A, T, S), the ids, the lengths, and `alignment`
@@ -186,8 +187,7 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
     Args:
         predictions: the predictions file.
         path: the attention file.
-        max_rows: the largest number of sequences to read from a large file; None to read all
-            sequences.
+        max_rows: see `read_predictions`.
 
     Raises:
         CheckpointError: if a file cannot be read, or if the files contain different sequences.
@@ -206,7 +206,8 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
 
 
 def read_lengths(path: Path) -> list[tuple[int, int]]:
-    """Read the source and target length of each sequence in `attention.npz`, without the weights.
+    """Read the source and target length of each sequence in `attention.npz`. Of a large array of
+    weights, the function reads only the first row.
 
     Raises:
         CheckpointError: if the file is missing, or is not an attention file.
@@ -239,9 +240,10 @@ def read_parameter_history(path: Path) -> Arrays:
     """Read `parameter_history.npz`.
 
     Returns:
-        the arrays by name: `parameters` (E, P) at E epochs, `epochs` (E,), and the `names` (K,) and
-            `shapes` (K, D) of the K parameters that a row of `parameters` concatenates. A shape
-            with fewer than D axes is padded with -1 at the end.
+        the arrays by name: `parameters` (E, P) with P values at each of E epochs, `epochs` (E,),
+            and the `names` (K,) and `shapes` (K, D) of K tensors. A row of `parameters` contains
+            the values of these tensors one after another. A shape with fewer than D axes is padded
+            with -1 at the end.
 
     Raises:
         CheckpointError: if the file is missing, or is not a parameter history.
@@ -261,8 +263,8 @@ def read_parameter_history(path: Path) -> Arrays:
 
 
 class _CheckedArrays:
-    """The arrays of an NPZ file, with checks. If a check fails, the error names the file and the
-    array."""
+    """The arrays of an NPZ file, and methods that check them. If a check fails, the error names the
+    file and the array."""
 
     def __init__(self, path: Path, max_rows: int | None = None, *, truncate: bool = True) -> None:
         self.path, self.arrays = path, read_arrays(path, max_rows)
@@ -270,8 +272,8 @@ class _CheckedArrays:
             self._truncate()
 
     def _truncate(self) -> None:
-        """Truncate all arrays with an axis of sequences to the number of rows that were read from
-        the large arrays."""
+        """Truncate all arrays in `PER_SEQUENCE` to the number of rows that were read from the
+        shortest array with three or more axes."""
         rows = min((len(array) for array in self.arrays.values() if array.ndim >= 3), default=0)
         if "ids" in self.arrays and rows < len(self["ids"]):
             for key in PER_SEQUENCE & self.arrays.keys():
@@ -294,7 +296,7 @@ class _CheckedArrays:
 
         Args:
             key: the name of the array.
-            sizes: the expected size of each axis; None accepts any size.
+            sizes: the expected size of each axis; None accepts any positive size.
         """
         array = self[key]
         if array.dtype.kind != "f" or array.ndim != len(sizes) or 0 in array.shape:
@@ -316,8 +318,7 @@ class _CheckedArrays:
         return array
 
     def check_epochs(self, frames: int) -> None:
-        """Check that a history has one epoch per frame, and that the epochs are non-negative and
-        increasing."""
+        """Check that `epochs` contains `frames` non-negative, increasing integers."""
         epochs = self.check_ints("epochs", (frames,))
         if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
             raise self.error("epochs", "expected increasing epochs")
@@ -329,8 +330,8 @@ class _CheckedArrays:
                              f" {array.shape}")  # fmt: skip
 
     def check_sequences(self, N: int, S: int, T: int, *, labels: bool = False) -> None:
-        """Check the ids and the lengths of N sequences. A source has at most S steps, and a target
-        has at most T steps."""
+        """Check the ids and the lengths of N sequences, and the labels if `labels` is True. A
+        source has 1 to S steps, and a target has 1 to T steps."""
         self.check_texts("ids", N)
         if labels:
             self.check_texts("labels", N, 0)
@@ -341,7 +342,8 @@ class _CheckedArrays:
                                  f" {int(lengths.min())} to {int(lengths.max())}")  # fmt: skip
 
     def check_times(self, N: int, S: int, T: int) -> None:
-        """Check the times of the source and target steps, if the file has times."""
+        """Check the shapes and types of the times of the source and target steps, if the file has
+        times."""
         sides = {"source_times": (N, S), "target_times": (N, T)}
         if sides.keys().isdisjoint(self.arrays):
             return

@@ -1,8 +1,9 @@
-"""The format of checkpoints: a safetensors file with tensors and with metadata in JSON.
+"""The format of checkpoints: a safetensors file that contains tensors and JSON metadata.
 
 A checkpoint contains no code and no paths of data files. The metadata is a single JSON text under a
-single key, so that equal checkpoints have equal bytes. This module does not import torch, and
-represents tensors as NumPy arrays.
+single key. safetensors does not write several keys in a fixed order, so only a single key ensures
+that equal checkpoints have equal bytes. This module does not import torch, and represents tensors
+as NumPy arrays.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class CheckpointFile:
 
     @cached_property
     def spec(self) -> DataSpec:
-        """The spec of the data.
+        """The names, lengths, scaling and units of the training data.
 
         Raises:
             CheckpointError: if the spec cannot be read.
@@ -123,7 +124,8 @@ def write_checkpoint(
         backup_path: new path of an existing file at `path`; None to replace that file.
 
     Raises:
-        OSError: if writing fails, or if the file does not read back as it was written.
+        OSError: if writing fails, or if the content read back from the file differs from what was
+            written.
     """
     common = {
         "version": VERSION,
@@ -153,11 +155,11 @@ def read_checkpoint(path: Path) -> CheckpointFile:
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the file size, the metadata, and a description of each tensor of a checkpoint as plain
-    values.
+    """Describe a checkpoint as plain values: the file size, the metadata, and the name, shape, type
+    and range of each tensor.
 
     Raises:
-        CheckpointError: if the file cannot be read; see `read_checkpoint`.
+        CheckpointError: if the file (see `read_checkpoint`), its config or its spec cannot be read.
     """
     file = read_checkpoint(path)
     _ = file.config, file.spec  # raises an error if config or spec cannot be read
@@ -177,7 +179,7 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def without_place(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return a config as plain values, without its name and the paths of its data files."""
+    """Return the plain values of a config without its name and the paths of its data files."""
     return {key: value for key, value in without_paths(plain).items() if key != "name"}
 
 
@@ -185,7 +187,7 @@ def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
     """Convert metadata of version 1 to the current version.
 
     Version 1 had a single list of features for source and target, and no scaling. Metadata of
-    version 2 need no conversion, because files of this version lack only the checksum.
+    version 2 needs no conversion, because files of version 2 lack only the checksum.
     """
     layout = metadata.get("layout")
     if isinstance(layout, dict) and isinstance(layout.get("features"), list):

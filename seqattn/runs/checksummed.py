@@ -44,7 +44,8 @@ def save_checksummed(
         backup_path: new path of an existing file at `path`; None to replace that file.
 
     Raises:
-        OSError: if writing fails, or if the file does not read back as it was written.
+        OSError: if writing fails, or if the content read back from the file differs from what was
+            written.
         ValueError: if a number in the metadata is not finite.
     """
     text = json.dumps({**metadata, CHECKSUM: PLACEHOLDER}, sort_keys=True, allow_nan=False)
@@ -108,7 +109,7 @@ def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str,
 
 
 def _metadata(path: Path, header: bytes) -> dict[str, Any]:
-    """Parse the header of a file, and return the metadata of seqattn.
+    """Parse the header of a file, and return the metadata that seqattn stored in it.
 
     Raises:
         CheckpointError: if the file is not a safetensors file that seqattn wrote.

@@ -48,8 +48,10 @@ class EpochRecord:
         """Convert a row of `metrics.csv` to a record.
 
         Raises:
-            ValueError: if a number is not finite, or if the epoch is not an integer.
-            TypeError: if the number of values in the row is not the length of `METRICS`.
+            ValueError: if the row is empty, if a number is not finite, or if the epoch is not an
+                integer.
+            TypeError: if the row is not empty, but does not have one number for each name in
+                `METRICS`.
         """
         epoch, *rest = row
         if not (all(map(math.isfinite, row)) and float(epoch).is_integer()):
@@ -83,8 +85,8 @@ def read_metrics(path: Path) -> list[EpochRecord]:
 
 
 def write_split(path: Path, split: Sequence[tuple[str, str, str, str]]) -> None:
-    """Write `split.csv`, with a row for each piece of a series: the id of the series, the part, and
-    the first and last time step of the piece."""
+    """Write `split.csv`. Each row describes a range of time steps that one part of the data takes
+    from a series: the id of the series, the part, and the first and last step of the range."""
     _write_rows(path, ("sequence", "part", "first_step", "last_step"), split)
 
 

@@ -74,7 +74,7 @@ class RunFolder:
 
     @property
     def _results(self) -> tuple[Path, ...]:
-        """The files that are written after training, except the summary."""
+        """The files that a run writes after training, except the summary."""
         return (
             self.predictions, self.attention, self.loss_picture, self.predictions_picture,
             self.attention_picture,
@@ -83,14 +83,14 @@ class RunFolder:
     @property
     def pictures(self) -> tuple[Path, ...]:
         """The pictures of a finished run, in the order in which they are drawn. A run without
-        attention weights has no picture of them."""
+        attention weights has no attention picture."""
         attention = (self.attention_picture,) if self.attention.exists() else ()
         return (self.loss_picture, self.predictions_picture, *attention)
 
     @property
     def is_run(self) -> bool:
-        """Whether `config.yaml` and `environment.json` exist. A run writes these two files
-        first."""
+        """Whether `config.yaml` and `environment.json` exist. A run writes these two files before
+        all other files except the lock."""
         return self.config.is_file() and self.environment.is_file()
 
     @property
@@ -104,7 +104,8 @@ class RunFolder:
         """Whether a new run may use the path.
 
         The value is True if the path does not exist, if the folder is empty, or if the folder
-        contains only files of a run that was killed before training.
+        contains only files of a run that was killed before it had written both `config.yaml` and
+        `environment.json`.
         """
         if not os.path.lexists(self.path):
             return True
@@ -126,9 +127,9 @@ class RunFolder:
             file.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove the files of a run, except the config and the environment. The next run replaces
-        these two files. A folder without the config or the environment is not recognized as a run
-        folder.
+        """Remove the files of a run, except the lock, the config and the environment. A folder
+        without the config or the environment is not recognized as a run folder, so these two files
+        remain until the next run replaces them.
         """
         for file in (*self.files, *self._derived_artifacts()):
             if file not in (self.config, self.environment):
@@ -146,7 +147,7 @@ class RunFolder:
             file.unlink(missing_ok=True)
 
     def clear_tensorboard(self) -> None:
-        """Remove the files for TensorBoard."""
+        """Remove the event files of TensorBoard."""
         for file in self.tensorboard.glob("events.out.tfevents.*"):
             file.unlink(missing_ok=True)
 
@@ -214,7 +215,8 @@ class RunFolder:
         return array_files.read_predictions(self.predictions, max_rows)
 
     def read_attention(self, max_rows: int | None = None) -> dict[str, NDArray[Any]]:
-        """Read `attention.npz`, and check that it has the same sequences as `predictions.npz`."""
+        """Read `attention.npz`. If `predictions.npz` exists, check that both files contain the same
+        sequences."""
         return array_files.read_matching_attention(self.predictions, self.attention, max_rows)
 
     def read_film(self) -> dict[str, NDArray[Any]]:

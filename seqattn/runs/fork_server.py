@@ -1,4 +1,5 @@
-"""The fork server, which starts worker processes, and the signals that it must not receive."""
+"""Functions that start the fork server for worker processes, and protect these processes from stop
+signals."""
 
 from __future__ import annotations
 
@@ -28,12 +29,13 @@ _socket_folders = set[str]()
 def start_fork_server(
     modules: Sequence[str] = TRAINING_MODULES,
 ) -> ForkServerContext | SpawnContext:
-    """Start the fork server, unless it is already running, and return the context that starts
-    processes.
+    """Start the fork server, unless it is already running, and return the `multiprocessing` context
+    that starts processes.
 
     The server imports torch or matplotlib, which takes one or two seconds. This function does not
-    wait for the import. If the system has no fork server, or if the server cannot start, the
-    context starts each process anew, and the process imports the modules itself.
+    wait for the import. If the system does not support a fork server, or if the server cannot
+    start, the function returns the context of the start method "spawn", with which each process
+    imports the modules itself.
 
     Args:
         modules: the modules that the server imports. A server that is already running keeps its

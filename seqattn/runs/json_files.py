@@ -1,8 +1,9 @@
-"""The schemas of the JSON files in run, comparison and search folders. When a file is read, the
-content of the file is checked against the schema.
+"""The schemas of the JSON files in run, comparison and search folders. The functions that read
+these files check the content against the schema.
 
-If a damaged or edited file does not match its schema, a `CheckpointError` names the file, the key
-and the expected value. Unknown keys are ignored, so files of newer versions can be read.
+If a file does not match its schema, for example because it was edited, these functions raise a
+`CheckpointError` that names the file, the key and the expected value. Unknown keys are ignored, so
+files of newer versions can be read.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ class Metrics(_Stored):
 
 
 class _EndedRun(_Stored):
-    """The schema of the keys that summaries of finished and of diverged runs share. A run without a
-    `summary.json` has not ended.
+    """The schema of the keys that are in the summaries of both finished and diverged runs. A run
+    without a `summary.json` has not ended.
 
     Attributes:
         skipped_checkpoints: a line of text for each checkpoint that could not be used when the run
@@ -223,7 +224,8 @@ class StoredTrackers(_Stored):
 
 
 class StoredSweep(_Stored):
-    """The key of a sweep, and for each variant, the pair (series, value of the key)."""
+    """The config key that a sweep varies, and for each variant the pair (series, value of this
+    key)."""
 
     key: str
     arms: dict[str, tuple[str, float]]

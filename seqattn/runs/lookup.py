@@ -1,5 +1,5 @@
-"""Functions that find the run that a command names, check the summary of a run, and check that
-training may write to a folder."""
+"""Functions that find a run by its path, check its summary, and check whether training may write to
+a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqattn.runs.folder import RunFolder
 PARENTS_OF_RUNS = {
     "seed-*": "folder of many seeds", "*/seed-*": "comparison", "trial-*": "search folder"
 }  # fmt: skip
-"""The kinds of folders that contain runs, by the pattern of these runs."""
+"""The kinds of folders that contain runs, by the path pattern of these runs."""
 
 
 def find_run(path: Path) -> tuple[RunFolder, Path]:
@@ -58,7 +58,7 @@ def _no_run_in(folder: RunFolder) -> str:
 
 
 def check_run_exists(path: Path) -> None:
-    """Check that the folder that `--resume` selects exists.
+    """Check that the folder of a run to be resumed exists.
 
     Args:
         path: the run folder, or the folder of many seeds.
@@ -78,7 +78,8 @@ def check_run_exists(path: Path) -> None:
 
 
 def check_summary(folder: RunFolder, model: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Read `summary.json`, and compare it with the config and `metrics.csv` of the run.
+    """Read `summary.json`, and compare it with the config and, if the run has not diverged, with
+    `metrics.csv`.
 
     Args:
         folder: the run folder.

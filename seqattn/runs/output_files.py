@@ -85,8 +85,8 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Return whether two paths name the same file. If both files exist, the function compares the
-    device numbers and inodes of the two files.
+    """Return whether two paths name the same file. If both files exist, the function compares their
+    device numbers and inodes. Otherwise, it compares the resolved paths.
 
     The result is False for pipes and devices, because a write does not replace pipes and devices.
     """
@@ -100,8 +100,8 @@ def _descriptor(path: Path) -> int | None:
     """Return the open descriptor of this process that a path such as /dev/stdout names, or None if
     the path does not name a descriptor.
 
-    The caller writes the output to the descriptor itself. If the descriptor is redirected to a
-    regular file, opening the path would overwrite the file from the beginning.
+    The caller writes to the descriptor instead of opening the path. If the descriptor is redirected
+    to a regular file, opening the path would truncate the file.
     """
     for _ in range(MAX_LINKS):
         parent = os.path.realpath(path.parent)

@@ -1,9 +1,9 @@
 """The log of a run, `train.log`, with one line for each event.
 
 Each line comes from a record of the logger `seqattn.run`. The attribute `run_folder` of the record
-is the run folder. The record is always written to `train.log`, whatever the configuration of
-`logging`, because the log belongs to the run. The handlers of the program then receive the record,
-subject to levels, filters and `logging.disable`.
+is the run folder. The record is always written to `train.log`, regardless of the configuration of
+`logging`. The other handlers then receive the record, subject to levels, filters and
+`logging.disable`.
 """
 
 from __future__ import annotations

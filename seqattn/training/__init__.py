@@ -1,7 +1,7 @@
 """Training: the loop, its state and schedules, losses and checkpoints.
 
 `CONTRIBUTING.md` describes the objects that a run passes through, from its config to its checkpoint
-file. The code of training uses these terms:
+file. The code in this package uses these terms:
 
 - A run is the training of a model with one config and one seed. A group is a set of runs that are
   trained together. The tensors of several runs have a leading axis of runs, and a row is the index

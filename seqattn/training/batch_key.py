@@ -18,7 +18,8 @@ PER_RUN = frozenset({
 })  # fmt: skip
 """Keys of the section `training` that the loop reads from the config of each run.
 
-All runs must still have the same `teacher_forcing.coin`, which determines the shape of the samples.
+All runs must still have the same `teacher_forcing.coin`, which determines the shape of the
+teacher-forcing masks.
 """
 
 

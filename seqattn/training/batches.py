@@ -31,8 +31,9 @@ class BatchShape(NamedTuple):
     Attributes:
         source: shape (N, S, F) of the sources, without an axis of runs.
         target: shape (N, T, F) of the targets, without an axis of runs.
-        masks: name and number of axes of each mask that is not None. A mask of target cells has one
-            axis more than a mask of target steps.
+        masks: name and number of axes of `source_lengths` and `target_keep` in the batch, without
+            an axis of runs; a tensor that is None is left out. A mask of target cells has one axis
+            more than a mask of target steps.
     """
 
     source: tuple[int, ...]
@@ -44,7 +45,7 @@ class BatchShape(NamedTuple):
 class Batch:
     """Sequences as tensors, with or without a leading axis of runs.
 
-    If the part from which a batch was made needs no mask, the mask is None.
+    `source_lengths` or `target_keep` is None if the sequences do not need this tensor.
 
     Attributes:
         source: (..., N, S, F) source points.
@@ -174,8 +175,8 @@ def shape_of_batch(part: Sequences) -> BatchShape:
 class GatheredBatch:
     """A batch of windows that are converted to tensors on demand.
 
-    Training can use a `GatheredBatch` in place of a `Batch` with all training or validation
-    sequences. Of the members of `Batch`, the class has only those that training needs.
+    Training can use a `GatheredBatch` in place of a `Batch` that contains all training or
+    validation sequences. The class has only the members of `Batch` that training needs.
 
     Args:
         part: the windows.
@@ -220,8 +221,7 @@ class GatheredBatch:
     def load(self) -> Batch:
         """Return all sequences as tensors.
 
-        The sequences are gathered in chunks, because the intermediate float64 arrays are larger
-        than the tensors.
+        The sequences are gathered in chunks to limit the memory for intermediate arrays.
         """
         whole: Batch | None = None
         numbers = math.prod(self.shape.source[1:]) + math.prod(self.shape.target[1:])
@@ -314,11 +314,12 @@ def chunk_slices(sequences: int, size: int) -> Iterator[slice]:
 
 def stack_batches(parts: Sequence[Batch | GatheredBatch]) -> Batch | GatheredBatch:
     """Stack the training parts, or the validation parts, of several runs into tensors (R, N, ...).
-    If all runs share one part, its tensors are not copied.
+    If all runs share one part, its tensors are not copied. The part of a single run is returned
+    unchanged.
 
     Raises:
-        ValueError: if the shapes or masks of the parts differ, or if different parts are gathered
-            on demand.
+        ValueError: if the shapes or masks of the parts differ, or if a part is gathered on demand
+            but not shared by all runs.
     """
     if len(parts) == 1:
         return parts[0]

@@ -44,8 +44,8 @@ class LoadedModel:
             not contain the name.
         spec: spec of the data.
         epoch: number of epochs that the weights were trained for.
-        split: for each piece of a series, its row (series, part, first step, last step) in the file
-            `split.csv`; empty if the split is unknown.
+        split: rows (series, part, first step, last step) of the file `split.csv`; empty if the
+            split is unknown.
         streamed: whether an earlier version trained the model on `data.kind: stream`, which split
             the data differently.
     """
@@ -295,7 +295,7 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
 
 
 def _slot_of(metadata: Mapping[str, Any]) -> Slot | None:
-    """Return the slot in the metadata of a checkpoint, or None if there is none.
+    """Return the slot in the metadata of a checkpoint, or None if the metadata contains no slot.
 
     Raises:
         KeyError, TypeError, ValueError: if the slot is invalid.

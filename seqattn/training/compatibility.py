@@ -16,7 +16,8 @@ from seqattn.training.optimizers import buffer_names, counts_updates
 NOT_OF_THE_MODEL = (*PATH_KEYS, "model.skip_map", "data.units")
 """Keys that may differ between a run folder and its checkpoints.
 
-They do not change the meaning of the weights, and folders of earlier versions lack some of them.
+These keys do not change the meaning of the weights, and folders of earlier versions lack some of
+these keys.
 """
 LOGGING_KEYS = tuple(f"logging.{key}" for key in Logging.model_fields)
 MUTABLE_ON_RESUME = (
@@ -34,8 +35,8 @@ def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) 
     """Check that the data files have not changed since training began.
 
     Args:
-        now: current SHA-256 digest of each file.
-        before: SHA-256 digest of each file when training began.
+        now: current SHA-256 digest of the files for each path in the config.
+        before: SHA-256 digest of the files for each path when training began.
         since: end of the sentence "what data.path names has changed ...".
 
     Raises:

@@ -1,4 +1,4 @@
-"""The decision on whether to compile a recurrent step, according to `training.compile`."""
+"""The class that decides whether to compile a recurrent step, according to `training.compile`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class StepCompiler:
         self._write(self.loss_fn.name + addition)
 
     def start_group(self, mode: str, loss_fn: LossFn, batch: Callable[[], Batch]) -> None:
-        """Take over the loss of a new group, and compile its recurrent step if the mode is "on".
+        """Store the loss of a new group, and compile the recurrent step of its model if the mode is
+        "on".
 
         Args:
             mode: value of `training.compile`.

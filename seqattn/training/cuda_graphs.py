@@ -33,8 +33,8 @@ def uses_graphs(config: Training, model: nn.Module) -> bool:
     """Return whether the passes of a model on a GPU are captured.
 
     A model with a module of a plugin is not captured, because a replay of a graph does not run the
-    Python code of the modules. A plugin that counts its calls, or that draws random numbers from a
-    generator of its own, would give the same values in every step.
+    Python code of the modules. With a graph, a plugin that counts its calls or draws random numbers
+    from its own generator would compute with the same values in every step.
     """
     own = ("seqattn.", "torch.")
     is_own = all(type(module).__module__.startswith(own) for module in model.modules())
@@ -52,11 +52,12 @@ class WaitsForDeviceError(Exception):
 class GraphedLoss:
     """A training loss on a GPU whose passes are captured as CUDA graphs.
 
-    A pass is a training step or a validation chunk of one shape. A graph contains no Python code,
-    so it cannot choose a path by the values of the teacher-forcing mask. Masks that are True at
-    every step have a graph of their own. In the graph for all other masks, each step after the
-    first computes both inputs, and selects one of them for each sequence. The mask is therefore a
-    tensor on the GPU in these passes.
+    A pass computes either the loss and the gradient of a training batch, or the losses of a
+    validation chunk. Each shape of the batch has its own graphs. A graph contains no Python code,
+    so it cannot branch on the values of the teacher-forcing mask. Masks that are True at every step
+    have a separate graph. In the graph for all other masks, each step after the first computes both
+    possible inputs of the decoder, and selects one of them for each sequence. The mask of these
+    passes is therefore a tensor on the GPU.
 
     A pass that draws random numbers or waits for the GPU cannot be captured. Such a pass is always
     computed without a graph. Whether a pass is captured depends only on the pass, and not on
@@ -221,7 +222,7 @@ WAITING = frozenset({
     torch.ops.aten.nonzero.default,
     torch.ops.aten.masked_select.default,
 })  # fmt: skip
-"""Operations whose result or its shape the CPU needs to go on."""
+"""Operations for which the CPU waits, because it needs the result or the shape of the result."""
 
 
 class RefuseWaiting(TorchDispatchMode):

@@ -35,7 +35,7 @@ class DataLoader:
         S, T: lengths of the longest source and of the longest target.
         batches: for each batch, its slice of the shuffled sequences.
         shards: for each batch, the share of this process.
-        own_places: slice of each share in the shuffled sequences.
+        own_places: for each batch, the slice of this process's share in the shuffled sequences.
     """
 
     def __init__(
@@ -52,7 +52,8 @@ class DataLoader:
         ]
 
     def shuffled(self, seeds: Sequence[int], epoch: int) -> Callable[[int], Batch]:
-        """Shuffle the sequences of each run for an epoch. Their order depends on seed and epoch.
+        """Shuffle the sequences of each run for an epoch. The order depends only on the seed of the
+        run and on the epoch.
 
         Returns:
             A function that takes the number of a step, and returns this process's share of the
@@ -86,8 +87,9 @@ def shuffled_batches(
 ) -> Callable[[int], Batch]:
     """Return a function that maps the number of a batch to its tensors, (n, ...) or (R, n, ...).
 
-    Gathering all sequences at once is fastest. If the copy of all sequences would be large, or if
-    the sequences are in a `GatheredBatch`, the function gathers each batch separately.
+    If the sequences are in a `Batch`, and a copy of them has at most `MAX_SHUFFLED_COPY` values,
+    they are gathered at once, which is fastest. Otherwise, the returned function gathers each batch
+    separately.
 
     Args:
         sequences: sequences that all runs share, or sequences with a leading axis of runs.

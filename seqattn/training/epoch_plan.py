@@ -1,6 +1,7 @@
 """The plan of an epoch, which contains its batches, teacher forcing and learning rates.
 
-In shapes, n is the number of sequences in a batch and T is the target length.
+In shapes, n is the number of sequences in a batch, T is the target length, and R is the number of
+runs.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Learner:
         params: (R, P) weights of all runs and their gradient.
         loss_fn: the object that computes the loss and its gradient.
         rate_schedules: learning rate schedule of each run.
-        early_stoppers: detector for early stopping of each run.
+        early_stoppers: early-stopping detector of each run.
     """
 
     def __init__(
@@ -183,8 +183,8 @@ def assign_rows(progress: Sequence[RunProgress]) -> list[RunProgress]:
     """Return the progress of the runs of a group by row.
 
     If a run is new, or if its state has no slot, all runs get rows in the given order. Otherwise,
-    each run gets the row in its slot, and each row of a run that ended before the resume gets an
-    ended copy of the first run.
+    each run gets the row in its slot. Each row of a run that ended before the resume gets a
+    placeholder, which has ended and has the model and data of the first run.
 
     Raises:
         ValueError: if the states of the runs belong to different groups or to the same row.

@@ -208,8 +208,9 @@ def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> 
     """Before training starts or continues, end the runs that have no epoch left.
 
     Runs that have trained all epochs are saved again, so that their checkpoints contain the current
-    config. Runs that stopped early are not saved, because other runs of the group may still return
-    to an earlier save.
+    config. Runs that stopped early are not saved, because a save would replace their `previous`
+    checkpoints, and a later resume may need these checkpoints to continue the whole group from an
+    earlier position.
     """
     ended = state.update_run_states(_end_finished(state, learner))
     if to_save := [each for each in ended if each.ending == "all epochs"]:

@@ -77,7 +77,7 @@ class AutogradLoss:
             self.name = "autograd in bfloat16"
 
     def compile(self, batch: Batch) -> None:
-        """Compile every recurrent step, and try the compiled step on a batch.
+        """Compile the recurrent step of every cell, and try the compiled steps on a batch.
 
         The unrolled loop is not compiled, because its compile time grows with the sequence length.
 
@@ -204,9 +204,9 @@ def build_loss(
         manual_backward: whether to allow manually derived gradients.
         source_steps: number of source steps in a batch.
         pairs: number of (source step, target step) pairs in a batch of all runs. For very many
-            pairs, manual gradients are no faster than autograd, and need memory for three values
-            per pair and head; with an additive score, they also need 2 * K values per pair for K
-            hidden units.
+            pairs, manual gradients are no faster than autograd. They need memory for three values
+            per pair and head, and with an additive score of K hidden units, for 2 * K more values
+            per pair.
         bfloat16: whether to train in bfloat16. Only autograd supports bfloat16.
 
     Returns:

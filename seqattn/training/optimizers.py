@@ -33,7 +33,8 @@ def counts_updates(config: Training) -> bool:
 
 
 class Optimizer:
-    """Adam, AdamW or SGD over (R, P) weights, with torch's defaults.
+    """Adam, AdamW or SGD over (R, P) weights. Settings that the config does not contain have
+    torch's default values.
 
     Attributes:
         buffers: (R, P) buffers by name.

@@ -2,7 +2,7 @@
 
 The history contains the parameters of a run after some of the epochs, so that the model of each of
 these epochs can be loaded. The history is stored in the file `parameter_history.npz` of the run
-folder, where the parameters of one epoch are called a frame.
+folder. A frame consists of the parameters after one epoch.
 
 In shapes, P is the number of parameter values of a run.
 """
@@ -71,8 +71,8 @@ def recording_interval(every: int, epoch: int, P: int) -> int | None:
 def record_parameters(
     history: list[ParameterSnapshot], epoch: int, every: int, parameters: NDArray[np.float32]
 ) -> None:
-    """Add a frame to a history if one is due. If the interval has become longer, drop the frames
-    that lie between its multiples.
+    """Add a frame to a history if one is due. If the interval is longer than `every`, drop the
+    frames whose epochs are not multiples of the interval.
 
     Args:
         history: the frames so far, which the function changes in place.

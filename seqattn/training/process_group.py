@@ -141,8 +141,8 @@ class ProcessGroup:
     def startup(self) -> Iterator[None]:
         """Return a context manager for the work before `check_same_training`.
 
-        If the work of this process fails, the context manager notifies the other processes, so that
-        they do not wait for this process.
+        If the work of this process raises a `SeqattnError`, the context manager notifies the other
+        processes, so that they do not wait for this process.
         """
         try:
             yield

@@ -39,8 +39,9 @@ class Session:
         """Report the end of an epoch, and save the runs in `to_save`.
 
         Args:
-            progress: progress of the runs that were trained in the epoch. The last record of
-                `history` describes the epoch, and `ending` is set for runs that have no epoch left.
+            progress: progress of the runs that finished the epoch without diverging. The last
+                record of `history` describes the epoch, and `ending` is set for runs that have no
+                epoch left.
             to_save: progress of the runs to save: all these runs if a save is due, otherwise only
                 the runs that have ended. If saving fails, some runs may be ahead, as after `save`.
         """

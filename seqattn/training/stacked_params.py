@@ -1,7 +1,8 @@
 """The parameters of R models of one config as a single (R, P) tensor.
 
-The update of the weights, the norm of the gradient, and the copy of the best weights are therefore
-single operations for all runs and all parameters.
+P is the number of parameter values of a model. With this tensor, the update of the weights, the
+norm of the gradient, and the copy of the best weights are single operations for all runs and all
+parameters.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class StackedParams:
     ) -> None:
         """
         Args:
-            models: models of one config. If there is only one model, it becomes `model` itself.
+            models: models of one config. If there is only one model, the attribute `model` is this
+                model, and not a copy.
             runs_innermost: whether the axis of runs is the innermost axis in memory.
         """
         self.R = len(models)

@@ -1,10 +1,10 @@
 """The training state, which consists of everything that is not rebuilt after a resume.
 
 `RunState` is the state of a single run. It contains tensors by parameter name, as a checkpoint file
-does. `TrainState` is the state of all runs of a group, which the loop changes. Its tensors have a
-leading axis of runs. `TrainState.set_run_state` and `TrainState.get_run_state` convert between the
-two forms. The checkpoint `last.safetensors` contains the state except for the attention history and
-the parameter history, which have separate files.
+does. `TrainState` is the state of all runs of a group. The loop changes this state. Its tensors
+have a leading axis of runs. `TrainState.set_run_state` and `TrainState.get_run_state` convert
+between the two forms. The checkpoint `last.safetensors` contains the state except for the attention
+history and the parameter history, which have separate files.
 
 In shapes, R is the number of runs and P is the number of parameter values of a run.
 """
@@ -91,7 +91,7 @@ class TrainingRecord:
 
 @dataclass(eq=False)
 class RunState(TrainingRecord):
-    """The state of a single run, which a save writes to a checkpoint file.
+    """The state of a single run, in the form that a save writes to a checkpoint file.
 
     Attributes:
         weights: weights by parameter name.
@@ -298,7 +298,8 @@ class TrainState:
         return True
 
     def keep_best_weights(self) -> None:
-        """Copy the weights of each active run whose best epoch is the current epoch."""
+        """Copy the weights of each active run whose best epoch is the epoch that has just
+        finished."""
         improved = [k for k in self.active_rows if self.progress[k].best_epoch == self.epoch]
         if len(improved) == len(self.progress):
             self.best.copy_(self.params.weights)

@@ -47,7 +47,7 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
     steps.
 
     Returns:
-        The number of threads, and the reason for it.
+        The number of threads, and the reason for this choice.
     """
     if core_count() == 1:
         return 1, "one core"

@@ -39,7 +39,7 @@ def write_arrays(
     Args:
         path: the file.
         arrays: the arrays by name.
-        compressed: whether large arrays are compressed; see `save_arrays`.
+        compressed: whether an archive of large arrays is compressed; see `save_arrays`.
     """
     with open_atomic(path) as file:
         if compressed:

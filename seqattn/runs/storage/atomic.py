@@ -53,7 +53,8 @@ class _PendingFile:
         self.temporary.replace(self.path)
 
     def _hard_link(self, name: Path) -> None:
-        """Give the old file a second name, so that `path` exists at every moment."""
+        """Give the old file a second name, so that `path` exists at every moment. If the file
+        system has no hard links, rename the old file instead."""
         link = name.with_name(f".{name.name}.{os.getpid()}{TMP_SUFFIX}")
         try:
             link.unlink(missing_ok=True)
@@ -89,7 +90,7 @@ def write_transaction() -> Iterator[None]:
 
     Raises:
         OSError: if a write failed, in which case no file is replaced, or if a rename failed, in
-            which case only the files before this rename are replaced.
+            which case only the files that were renamed earlier are replaced.
     """
     if _transaction.pending is not None:
         yield
@@ -228,7 +229,7 @@ def _content_equals(path: Path, content: bytes) -> bool:
 
 
 def _fsync_folder(folder: Path) -> None:
-    """Flush a folder, so that renames in the folder are durable."""
+    """Flush a folder to disk, so that renames in the folder survive a power failure."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -239,7 +240,7 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def temporary_path(path: Path, process: int) -> Path:
-    """Return the path of the temporary file with which a process replaces a file.
+    """Return the path of the temporary file that a process writes before it replaces a file.
 
     Args:
         path: the file.

@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class BackgroundWriter:
-    """A thread that runs one write at a time. One thread is enough, because a write mostly waits
-    for the disk. At the end of a `with` block, the writer waits for the last write.
+    """A thread that runs one write at a time. At the end of a `with` block, the writer waits for
+    the last write.
     """
 
     def __init__(self) -> None:

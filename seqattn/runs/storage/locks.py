@@ -44,7 +44,7 @@ def folder_lock(
     Args:
         folder: the folder.
         timeout: the maximum time to wait for another process, in seconds.
-        remedy: the advice that the error message gives in addition to waiting.
+        remedy: what the error message suggests as an alternative to waiting.
 
     Raises:
         FolderLockedError: if another process holds the lock.
