@@ -33,7 +33,7 @@ def main() -> None:
 
 def _skip_last_scan() -> None:
     """Prevent the garbage collector's last scan at exit, unless a plugin is loaded. A plugin may
-    need this scan, because it closes the files that the plugin left open."""
+    need the scan, which closes the files that the plugin left open."""
     extension = sys.modules.get("seqattn.config.extension")
     if extension is None or not extension.SOURCES:
         gc.freeze()

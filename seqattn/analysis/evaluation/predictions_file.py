@@ -52,8 +52,9 @@ class ForecastSpool(Spool):
     def write(self, path: Path) -> None:
         """Write `predictions.npz`.
 
-        The file contains the same arrays that `seqattn.data.files.writing.forecast_arrays` returns,
-        and also the times of the steps and the alignment, if they are known.
+        The file contains the arrays that `seqattn.data.files.writing.forecast_arrays` returns for
+        known targets. If the times of the steps or the alignment are known, the file also contains
+        them.
         """
         part = self.part
         contents: dict[str, NDArray[np.generic] | StreamedArray] = {
