@@ -53,8 +53,8 @@ class ForecastSpool(Spool):
         """Write `predictions.npz`.
 
         The file contains the arrays that `seqattn.data.files.writing.forecast_arrays` returns for
-        known targets. If the times of the steps or the alignment are known, the file also contains
-        them.
+        known targets. The file also contains the times of the steps, if the times are known, and
+        the alignment, if the alignment is known.
         """
         part = self.part
         contents: dict[str, NDArray[np.generic] | StreamedArray] = {
