@@ -88,9 +88,10 @@ def describe_need(
 
 
 def commands_for_other_model(folder: RunFolder, config: Config | None) -> Commands:
-    """Return the commands that train a counterpart of a run's model, and that show and compare both
-    models. The counterpart has no attention if the model has attention, and vice versa. The list is
-    empty if the config is None or the model is not recurrent."""
+    """Return the commands that train a counterpart of a run's model, and that show both models. The
+    counterpart has no attention if the model has attention, and vice versa. If the model has
+    attention, the last command compares both models with several seeds. The list is empty if the
+    config is None or the model is not recurrent."""
     if config is None or config.model.kind != "recurrent":
         return []
     path, has_attention = shown_path(folder.path), config.model.has_attention
