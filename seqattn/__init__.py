@@ -88,8 +88,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of the Python API on first use, so that `import seqattn` does not import
-    torch."""
+    """Import a name of the Python API only when it is used, so that `import seqattn` does not
+    import torch."""
     if name in _ADDRESSES:
         module, _, attribute = _ADDRESSES[name].rpartition(".")
         return getattr(import_module(module), attribute)

@@ -11,8 +11,8 @@ import sys
 from typing import Any
 
 # Importing torch creates several hundred thousand objects that stay alive. With Python's default
-# thresholds, the garbage collector scans these objects repeatedly. In a training of three seconds,
-# these scans take 0.1 seconds, and a last scan at the exit takes 0.3 seconds.
+# thresholds, the garbage collector scans these objects repeatedly. In a training run of three
+# seconds, these scans take 0.1 seconds, and a last scan at exit takes 0.3 seconds.
 GC_THRESHOLDS = (100_000, 20, 100)
 
 
@@ -45,8 +45,8 @@ def _limit_numpy_threads() -> None:
 
 
 def _skip_last_scan() -> None:
-    """Prevent the scan of the garbage collector at the exit. A plugin's open file may be written
-    only by this scan, so the scan stays if a plugin is loaded."""
+    """Prevent the garbage collector's last scan at exit, unless a plugin is loaded. A plugin may
+    need the scan, which closes the files that the plugin left open."""
     extension = sys.modules.get("seqattn.config.extension")
     if extension is None or not extension.SOURCES:
         gc.freeze()

@@ -1,4 +1,4 @@
-"""Errors that a user can correct, with their exit codes, and parts of messages.
+"""Errors that a user can correct, with their exit codes, and functions for parts of messages.
 
 The command line prints the message of such an error without a traceback and exits with the error's
 code. Each message must state where the error is, what was found, and what to do. Any other
@@ -73,7 +73,7 @@ class AmbiguousData(DataError):  # noqa: N818  (the name describes the mistake)
 
 
 class CheckpointError(SeqattnError):
-    """The error for a checkpoint or a run folder that cannot be read (exit code 4)."""
+    """The error for a checkpoint or a run folder that cannot be read or used (exit code 4)."""
 
     exit_code = 4
 
@@ -85,8 +85,8 @@ class StorageError(SeqattnError):
 
 
 class DistributedError(SeqattnError):
-    """The error for a process or machine that cannot be reached during distributed training (exit
-    code 5)."""
+    """The error for a failure of distributed training, such as a process or a machine that cannot
+    be reached (exit code 5)."""
 
     exit_code = 5
 
@@ -103,7 +103,7 @@ class NonFiniteError(SeqattnError):
 
     Attributes:
         epoch: the epoch in which the value was found, counted from 1; None if the value was found
-            after training, or if the error summarizes the runs of many seeds.
+            after training, or if the error summarizes the runs of several seeds.
         step: the step of the epoch, counted from 1; None if `epoch` is None, or if the value was
             found during the validation after the epoch.
     """
@@ -116,8 +116,8 @@ class NonFiniteError(SeqattnError):
 
 
 class ContractError(SeqattnError):
-    """The error for a plugin's mechanism that fails a check of `seqattn check-plugin` (exit code
-    8)."""
+    """The error for a plugin's mechanism, such as a score or a cell, that fails a check of `seqattn
+    check-plugin` (exit code 8)."""
 
     exit_code = 8
 
@@ -142,8 +142,10 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra from where seqattn was installed: from a folder, a
-    wheel or a package index.
+    """Return the command that installs an extra of seqattn.
+
+    The command uses the local folder or wheel from which seqattn was installed. If there is no
+    such folder or wheel, the command uses the package index.
 
     Args:
         extra: the name of an extra in pyproject.toml, such as "report".

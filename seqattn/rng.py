@@ -1,13 +1,13 @@
 """Counter-based random numbers: every generator is a function of (seed, stream, position).
 
 The numbers of a generator do not depend on draws from other generators. Code that uses an
-additional generator therefore changes no other draw, and a resumed run has no generator state to
-restore. The numbers come from Philox (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1,
-2, 3"). The key of Philox is a function of the seed and the stream. The highest word of the counter
-of Philox is the position, or a hash of the position if the position is a name. The generators are
-instances of NumPy's class `RandomState`, because NumPy guarantees that the numbers of this class
-are the same in every version (NEP 19). The numbers of the newer class `Generator` may change from
-version to version.
+additional generator therefore changes no other draw. A resumed run does not need to restore the
+state of a generator, because it can create each generator again. The numbers come from Philox
+(Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"). The key of Philox is a function
+of the seed and the stream. The highest word of the counter of Philox is the position, or a hash of
+the position if the position is a name. The generators are instances of NumPy's class `RandomState`,
+because NumPy guarantees that the numbers of this class are the same in every version (NEP 19). The
+numbers of the newer class `Generator` may change from version to version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def rng_for(seed: int, name: StreamName, position: int | str) -> np.random.Rando
     """Return a new generator for a position of a stream.
 
     Args:
-        seed: the seed of the run, 0 or more.
+        seed: the seed of the run, the data or the split; 0 or more.
         name: the stream, named after the purpose of the numbers.
         position: a number, such as an epoch, or a name, such as the name of a parameter.
     """
@@ -39,9 +39,9 @@ def rng_for(seed: int, name: StreamName, position: int | str) -> np.random.Rando
 def rngs_for(
     keys: Iterable[tuple[int, int | str]], name: StreamName
 ) -> Iterator[np.random.RandomState]:
-    """Yield the generators of `rng_for` for many keys, in about a quarter of the time that separate
-    calls of `rng_for` take. Each generator is valid until the caller requests the next generator of
-    the same stream.
+    """Yield generators that draw the same numbers as those of `rng_for`, in about a quarter of the
+    time that separate calls of `rng_for` take. Each generator is valid until the caller requests
+    the next generator of the same stream.
 
     Args:
         keys: a pair of seed and position for each generator.

@@ -1,7 +1,7 @@
 """Metrics of attention weights: entropy, weight on padding, and agreement with a known alignment.
 
 The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
-steps). This module uses NumPy only.
+steps). This module does not import torch.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ class AttentionMetrics:
         mass: (L, A), the mean weight of the true source step over the aligned target steps; None if
             there are no aligned target steps.
         entropy_bits: (L, A), the mean entropy of the weights at a target step, in bits; None if the
-            weights at a target step do not sum to 1.
+            weights do not sum to 1, or if there are no valid target steps.
         entropy_share: (L, A), the mean ratio of the entropy to the maximum entropy, which is log2
             of the source length. The mean covers the sequences with two or more source steps. The
-            value is None if there are no such sequences, or if the weights at a target step do not
-            sum to 1.
+            value is None if there are no such sequences, or if the weights do not sum to 1.
         padding_mass: the largest total weight that a head puts on padding at one target step; 0 if
             the attention mask is correct.
         steps: the number of valid target steps.

@@ -1,10 +1,11 @@
 """HTML pages that show runs and comparisons, and that work offline.
 
 A page contains its data, style and script, and plotly, which the extra `report` installs. A page
-with a live model also contains ONNX Runtime Web (`vendor/`). A content security policy allows only
-the scripts of the page and forbids all requests, so text from files cannot run a script or load a
-resource. If a page has a live model, the policy also allows WebAssembly and scripts from `blob:`
-addresses. Only a script of the page can create a `blob:` address.
+with a live model, which the browser evaluates, also contains ONNX Runtime Web (`vendor/`). A
+content security policy allows only the scripts of the page and forbids all requests, so text from
+files cannot run a script or load a resource. If a page has a live model, the policy also allows
+WebAssembly and scripts from `blob:` addresses. Only a script of the page can create a `blob:`
+address.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
 
     Raises:
         UsageError: if plotly or Jinja2 is not installed, if there are more than four runs, if the
-            runs have different features, or if one page cannot contain all the models.
+            features or units of the runs differ, if no source fits all models, or if the page
+            cannot contain one of the models.
         CheckpointError: if a folder does not contain a finished run, or cannot be read.
     """
     _require_libraries()

@@ -25,7 +25,7 @@ from seqattn.training.compatibility import MUTABLE_ON_RESUME
 
 IGNORED_KEYS = frozenset({"name", "seed", *MUTABLE_ON_RESUME}) - {"training.epochs"}
 """Config keys that may differ between the runs of one config. Apart from `seed` and `plugins`, they
-do not affect the trained weights."""
+do not affect the trained weights, unless the files at the configured paths differ."""
 Runs = Mapping[int, RunFolder]
 
 
@@ -37,8 +37,9 @@ def check_seeds(path: Path, runs: Runs) -> None:
         runs: the run folders, by seed.
 
     Raises:
-        CheckpointError: if a folder contains the run of another seed, or if two runs have different
-            configs or different data files.
+        CheckpointError: if a config cannot be read, if a folder contains the run of another seed,
+            if two runs differ in config keys outside `IGNORED_KEYS`, or if two runs have different
+            data files. Data seeds may differ only if each run has its own; see `is_resampled`.
     """
     configs = {seed: read_run_config(folder) for seed, folder in runs.items()}
     (first, config), *_ = configs.items()
@@ -57,7 +58,8 @@ def check_seeds(path: Path, runs: Runs) -> None:
 
 
 def is_resampled(configs: Sequence[Config]) -> bool:
-    """Return whether every run has its own data seeds, as in a comparison that resamples the data.
+    """Return whether every run has its own data seeds, as in a comparison that generates new data
+    for each seed.
 
     The data seeds are the seeds of the training, validation and test data. The result is False if
     there is only one run, or if all runs have the same value of one of the three data seeds.
@@ -110,12 +112,11 @@ def check_variants(
 
 
 def check_files(runs: Iterable[tuple[RunFolder, Config]]) -> None:
-    """Check that runs with the same `data` section were trained on the same files. The paths in the
-    sections may differ.
+    """Check that two runs were trained on the same files if their `data` sections are equal, apart
+    from the paths.
 
     Raises:
-        CheckpointError: if the SHA-256 digest of a file differs between two runs with the same
-            section.
+        CheckpointError: if the SHA-256 digest of a file differs between two such runs.
     """
     seen = dict[str, tuple[RunFolder, tuple[str, ...]]]()
     for folder, config in runs:

@@ -50,8 +50,8 @@ class ResultTable:
         return {name: [row[k] for row in self.rows] for k, name in enumerate(self.columns)}
 
     def csv(self) -> str:
-        """Return the table as CSV text. Each number has all its digits, and an unknown value is an
-        empty cell."""
+        """Return the table as CSV text. Numbers are not rounded, and an unknown value is an empty
+        cell."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
@@ -90,7 +90,8 @@ def seed_results(result: ComparisonResult) -> ResultTable:
 def _seed_summary(variant: VariantResult, seed: int) -> Mapping[str, Any]:
     """Return the summary of a seed for `seeds.csv`.
 
-    A diverged seed has the test loss inf. The summary of an unfinished seed is empty.
+    The summary of a diverged seed contains only the test loss, inf. The summary of an unfinished
+    seed is empty.
     """
     return variant.summaries.get(seed, {"test_loss": math.inf} if seed in variant.diverged else {})
 

@@ -1,6 +1,7 @@
 """The tables of a comparison, of seeds or of several runs as LaTeX, Markdown and CSV.
 
-LaTeX and Markdown tables contain rounded numbers for display. CSV tables contain all digits.
+LaTeX and Markdown tables contain rounded numbers for display. CSV tables contain numbers
+that are not rounded.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TableFormat = Literal["latex", "markdown", "csv"]
 TableRows = Literal["variants", "runs", "pairs"]
 """The rows of a table: one row for each variant, for each run, or for each pair of variants."""
 LOSS_COLUMN = {"variants": "median", "runs": "test_loss"}
-"""The CSV column that contains the reference losses, by rows of the table."""
+"""The CSV column that contains the reference losses, by kind of rows."""
 RUN_HEADINGS = (
     "run", "seed", "test loss", "teacher-forced", "validation loss", "best epoch", "epochs",
     "beats baseline", "true step", "seconds",
@@ -58,8 +59,8 @@ def table_text(result: ComparisonResult, table_format: TableFormat, rows: TableR
 
     Args:
         result: the results.
-        table_format: "latex" for a booktabs table, "markdown", or "csv" for numbers with all
-            digits. In CSV, the first column is `kind`, and each of its cells is "variant", "run",
+        table_format: "latex" for a booktabs table, "markdown", or "csv" for numbers that are not
+            rounded. In CSV, the first column is `kind`, and each of its cells is "variant", "run",
             "pair" or "reference".
         rows: the kind of rows in the table: "variants", "runs" or "pairs".
 

@@ -21,7 +21,7 @@ from seqattn.runs import COMPARISON, RunFolder, check_summary, read_manifest
 
 
 def is_comparison(path: Path) -> bool:
-    """Return whether a folder contains a comparison or several seeds of one config."""
+    """Return whether a folder contains a comparison or the seeds of one config."""
     return (path / COMPARISON).is_file() or bool(find_seed_folders(path))
 
 
@@ -54,8 +54,8 @@ def read_comparison(path: Path) -> ComparisonResult:
     """Read a comparison, or the seeds of one config, from a folder. The runs may be unfinished.
 
     Raises:
-        CheckpointError: if the folder contains neither a comparison nor seeds of one config, or if
-            the folder cannot be read.
+        CheckpointError: if the folder contains neither a comparison nor seeds of one config, if a
+            file cannot be read, or if the runs do not belong together.
     """
     if not (path / COMPARISON).is_file():
         return collect_seeds(path, path.name, require_seed_folders(path))
@@ -143,8 +143,8 @@ def require_seed_folders(path: Path) -> dict[int, RunFolder]:
         The run folders, by seed.
 
     Raises:
-        CheckpointError: if there are no run folders, or if the runs have different configs or
-            different data files.
+        CheckpointError: if there are no run folders, if a run folder lacks a file, or if the runs
+            are not seeds of one config; see `check_seeds`.
     """
     folders = find_seed_folders(path)
     if not folders:
@@ -161,8 +161,11 @@ def collect_result(
     *,
     resampled: bool,
 ) -> ComparisonResult:
-    """Test all pairs of comparable variants, and determine whether the variants share their data
-    and units.
+    """Test all pairs of variants with comparable losses, and determine whether the variants share
+    their data and units.
+
+    The losses of two variants are comparable if they have the same unit and, in a sweep, if the two
+    variants have the same value of the swept config key.
 
     Args:
         path: the folder of the comparison.

@@ -6,13 +6,13 @@ and the interval use the Walsh averages, which are the means (d_i + d_j) / 2 of 
 differences with i <= j. The statistic of the test is the number of Walsh averages above 0. The
 estimate is the median of the Walsh averages. The interval contains the shifts that the test does
 not reject. The test and the interval therefore agree: p <= level if and only if there is an
-interval and it excludes 0.
+interval and the interval excludes 0.
 
 The null distribution assumes that the differences are continuous and symmetric about the shift. It
 is exact for up to `MAX_EXACT_DIFFERENCES` differences. With ties, the test and the interval are
 conservative:
 
-- A difference of 0 has no sign, so the pair is left out.
+- A difference of 0 has no sign, so it is left out.
 - A Walsh average of exactly 0 counts as evidence against both directions.
 - Infinite differences are tied: each of them has the mean of the highest ranks (the midrank).
   The null distribution is conditional on the number of infinite differences.
@@ -88,7 +88,8 @@ def smallest_p(pairs: int) -> float:
 
 
 def pairs_needed(level: float) -> int:
-    """Return the smallest number of pairs with which an interval exists and p can reach `level`.
+    """Return the smallest number of pairs with which an interval exists and p can be as low as
+    `level`.
 
     Args:
         level: 1 minus the confidence level of the interval.
@@ -97,7 +98,8 @@ def pairs_needed(level: float) -> int:
 
 
 def _one_sided_p(nonzero: Floats) -> float:
-    """Return the one-sided p-value for a positive shift. Walsh averages of 0 count as negative."""
+    """Return the one-sided p-value for a positive shift. A Walsh average of 0 counts as
+    negative."""
     finite, above, num_infinite = _split_infinite(nonzero)
     return _upper_tail(len(finite), num_infinite)(above + 2 * _count_above(np.sort(finite), 0.0))
 

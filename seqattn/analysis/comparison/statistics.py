@@ -49,7 +49,7 @@ class SeedSummary:
 
     @classmethod
     def of(cls, values: Mapping[int, float]) -> SeedSummary:
-        """Summarize the values of at least one seed.
+        """Summarize the values of one or more seeds.
 
         Args:
             values: the value of each seed, inf for a diverged seed.
@@ -88,8 +88,8 @@ def median_interval(values: Floats, level: float = LEVEL) -> Interval | None:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A paired test of two variants. For each seed that both variants have, the two runs form a
-    pair.
+    """A paired test of two variants. For each seed for which both variants have a result, the two
+    runs form a pair.
 
     Attributes:
         first, second: the names of the variants. The difference of a pair is the loss of the first
@@ -99,7 +99,7 @@ class PairedTest:
         estimate: the Hodges-Lehmann estimate of the difference over the pairs that are not tied,
             as in `SignedRank`; 0 if all pairs are tied.
         interval: the simultaneous 95% interval of the difference, with a Bonferroni correction for
-            all tests of the comparison; None if there are too few pairs.
+            all tests of the comparison; None if there are too few untied pairs.
         first_wins: the number of pairs in which the first variant has the lower loss.
         p: the two-sided p-value of Wilcoxon's signed-rank test.
         p_holm: the p-value with Holm's correction (1979) for all tests of the comparison.
@@ -110,8 +110,8 @@ class PairedTest:
             the same sign. If this value is 0.05 or more, the difference cannot be significant.
         ties: the number of pairs with equal losses. A pair in which both runs diverged is tied.
         num_tests: the number of tests of the comparison.
-        diverged: the number of diverged seeds of the first variant, and the number of diverged
-            seeds of the second variant.
+        diverged: the number of pairs in which the first variant diverged, and the number of pairs
+            in which the second variant diverged.
     """
 
     first: str
@@ -141,7 +141,7 @@ class PairedTest:
         return self.p_holm < LEVEL and more * self.effect >= 0
 
     def describe(self) -> str:
-        """Return the result of the test as a sentence."""
+        """Return the result of the test as one or two sentences."""
         both = f"{self.first} and {self.second}"
         if self.is_decided:
             return self._describe_decision()

@@ -33,8 +33,7 @@ def write_tables(result: ComparisonResult) -> bool:
     """Write `variants.csv`, `pairs.csv`, `seeds.csv` and `comparison.md`.
 
     Returns:
-        Whether `seeds.csv` changed. If it changed, the files describe different runs or results
-        than before.
+        Whether `seeds.csv` changed, which means that the runs or their results have changed.
     """
     seeds_file = result.path / "seeds.csv"
     before = read_regular_file(seeds_file) if seeds_file.is_file() else None

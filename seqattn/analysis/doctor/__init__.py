@@ -1,7 +1,7 @@
 """The doctor, which diagnoses a trained run from its attention weights and losses.
 
-Each finding contains measured values, or the reason why a check could not decide. If a check found
-a problem, the finding also explains the consequence and names the config lines to change.
+Each finding contains measured values, or the reason why a check could not decide. If a check finds
+a problem, the finding also states the consequence and suggests what to change.
 
 The letters in shapes are N (sequences), L (layers), A (heads), T (target steps) and S (source
 steps).
@@ -43,9 +43,9 @@ def register_check(
 ) -> Callable[[Callable[[Evidence], Verdict]], Callable[[Evidence], Verdict]]:
     """Return a decorator that registers a check of the doctor.
 
-    A check is a function that takes an `Evidence` object. It returns a tuple of the fields of a
-    `Finding` that follow the name: ("fine", number), ("unknown", reason) or ("found", number,
-    meaning, change).
+    A check is a function that takes an `Evidence` object. The function returns a tuple of the
+    fields of a `Finding` that follow the name: ("fine", number), ("unknown", reason) or ("found",
+    number, meaning, change).
 
     Args:
         name: the name of the problem. The name may contain spaces.
@@ -66,7 +66,8 @@ def register_check(
 
 
 def examine(evidence: Evidence) -> list[Finding]:
-    """Run all checks. If the model has no attention, leave out the checks of attention weights."""
+    """Run all checks, and return their findings. If the model has no attention, leave out the
+    checks of attention weights."""
     return [
         check(evidence)
         for check in (*CHECKS, *PLUGIN_CHECKS)

@@ -30,9 +30,10 @@ LESS_OVERFITTING = (
 def worse_than_baseline(evidence: Evidence) -> Verdict:
     """Compare the model with the best parameter-free baseline and the best fitted baseline.
 
-    In an exactly linear task, the loss of a fitted baseline is about 0. Therefore, the check counts
-    the fitted baseline as better than the model only if the loss of the model is higher by more
-    than `MIN_LINEAR_GAIN` times the loss of the parameter-free baseline.
+    In an exactly linear task, the loss of a fitted baseline is about 0, and even a good model has a
+    higher loss. Therefore, the check counts the fitted baseline as better than the model only if
+    the loss of the model is higher by more than `MIN_LINEAR_GAIN` times the loss of the
+    parameter-free baseline.
     """
     baseline, baseline_loss = evidence.baseline
     number = f"loss {evidence.loss:.4g}, against {baseline_loss:.4g} of {baseline!r}"
@@ -134,8 +135,8 @@ def overfitting(evidence: Evidence) -> Verdict:
     epoch with the best validation loss. Second, the validation loss rose clearly after this epoch,
     but the training loss did not rise. Third, the final training loss is much lower than the final
     teacher-forced validation loss. The third case uses the teacher-forced validation loss because
-    training uses teacher forcing, at least in part. All losses are moving averages, and their
-    window is a twentieth of the epochs, but at least 3 epochs.
+    training usually uses teacher forcing. All losses are moving averages over a twentieth of the
+    epochs, but over at least 3 epochs.
     """
     epochs = len(evidence.history)
     if epochs < MIN_EPOCHS:

@@ -221,8 +221,8 @@ def _unshared_weight(one: NDArray[np.float32], other: NDArray[np.float32]) -> ND
     """Return the fraction of the weight that two heads do not share, at n target steps.
 
     At each source point, two heads share the smaller of their two weights. The fraction is relative
-    to the mean of the sums of the two rows. It is 0 only if the weights are equal; two rows that
-    are only proportional to each other give a fraction above 0. If both rows sum to 1, the fraction
+    to the mean of the sums of the two rows. The fraction is 0 only if the weights are equal; it is
+    above 0 for rows that are merely proportional to each other. If both rows sum to 1, the fraction
     is the total variation distance.
 
     Args:
@@ -270,7 +270,7 @@ def entropy_share(rows: NDArray[np.float32]) -> float:
 
 
 def _distributions(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Divide each row by its sum, because the rows of partial weights sum to at most 1.
+    """Divide each row by its sum, because a row of partial weights may sum to less than 1.
 
     Args:
         rows: (n, S), the weights of n target steps, with NaN at padding.
@@ -297,7 +297,7 @@ def _rows_of_heads(evidence: Evidence) -> dict[tuple[int, int], NDArray[np.float
 
 
 def _note_division(evidence: Evidence) -> str:
-    """Return a note for a number that is computed from rows of partial weights."""
+    """Return a note that each row was divided by its sum; "" unless the weights are partial."""
     return " (each row divided by its sum)" if evidence.meaning == "partial" else ""
 
 

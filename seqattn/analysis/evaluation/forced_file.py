@@ -6,9 +6,9 @@ The file contains rows of attention weights:
 
 A row replaces the attention weights of one decoder step. Steps are counted from 1, and layers and
 heads are counted from 0. The model computes all other weights as usual, and computes the forecast
-from the replaced weights and these weights. Without the key `layer`, the row applies to all layers.
-Without the key `head`, the row applies to all heads. Without the key `id`, the row applies to all
-sequences. A row of zeros gives a context of 0. Rows are not normalized.
+from the forced weights and the other weights. Without the key `layer`, the row applies to all
+layers. Without the key `head`, the row applies to all heads. Without the key `id`, the row applies
+to all sequences. A row of zeros gives a context of 0. Rows are not normalized.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def read_rows(path: Path) -> tuple[ForcedRow, ...]:
 
 
 def parse_rows(content: Any, origin: str) -> tuple[ForcedRow, ...]:
-    """Convert the content of a file to rows.
+    """Convert the content of a file, or an argument of the Python API, to rows.
 
     Args:
         content: the content, which should be an object of the form `{"rows": [...]}`.

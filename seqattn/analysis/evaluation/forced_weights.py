@@ -94,7 +94,8 @@ class ForcedRows:
             lengths: (N,), the source lengths of the sequences.
 
         Raises:
-            UsageError: if a row has more or fewer weights than such a source has steps.
+            UsageError: if a row has more or fewer weights than a source to which it applies has
+                steps.
         """
         places = _places_of(ids)
         for row in self.rows:

@@ -1,5 +1,5 @@
-"""A reader of DataFrames for a trained model. The reader first converts a DataFrame to a Parquet
-file."""
+"""A reader of DataFrames that contain input for a trained model. The reader first writes a
+DataFrame to a Parquet file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from seqattn.training import LoadedModel
 
 @dataclass(frozen=True)
 class FrameReader:
-    """A reader of a DataFrame for a trained model. The reader treats the DataFrame in the same way
-    as `InputReader` treats a file.
+    """A reader of a DataFrame that contains input for a trained model. The reader treats the
+    DataFrame in the same way as `InputReader` treats a file.
 
     Attributes:
         reader: the reader of files.

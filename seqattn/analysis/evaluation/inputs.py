@@ -1,5 +1,5 @@
-"""A reader of the user's sequences for a trained model. The reader treats the sequences in the same
-way as the training data."""
+"""A reader of files that contain input for a trained model. The reader treats the sequences in a
+file in the same way as the training data."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile
 
 @dataclass(frozen=True)
 class InputReader:
-    """A reader of files for a trained model.
+    """A reader of files that contain input for a trained model.
 
     Attributes:
         trained: the model.
@@ -114,7 +114,7 @@ class InputReader:
 
         Raises:
             DataError: if the file cannot be read, or if it contains no usable sequence.
-            UsageError: see `read_chunks`.
+            UsageError: if the file is an Arrow file and pyarrow is not installed.
         """
         config, spec = self.config, self.spec
         options = replace(
@@ -156,7 +156,7 @@ class InputReader:
 
         Raises:
             DataError: if the file cannot be read, or if it contains no usable sequence.
-            UsageError: see `read_chunks`.
+            UsageError: if the file is an Arrow file and pyarrow is not installed.
         """
         config, spec, name = self.config, self.spec, name or _display_name(file)
         options = make_read_options(config)

@@ -19,8 +19,8 @@ STRINGS_PER_CHUNK = 2**14
 
 
 class Spool:
-    """A temporary file for the rows of an NPZ file. The file is closed at the end of a `with`
-    block.
+    """A temporary file for the rows of the arrays in an NPZ file. The temporary file is closed at
+    the end of a `with` block.
 
     Args:
         folder: a folder with space for all uncompressed rows; None for the system's folder of

@@ -44,7 +44,7 @@ def register_metric(name: str) -> Callable[[Metric], Metric]:
 
 class PluginMetrics:
     """The forecasts and targets of all sequences, from which the metrics of plugins are computed.
-    If no plugin registers a metric, the object stores nothing."""
+    If no plugin has registered a metric, the object stores nothing."""
 
     def __init__(self) -> None:
         self.chunks: list[tuple[Floats, Floats]] = []
@@ -58,7 +58,7 @@ class PluginMetrics:
             )
 
     def results(self) -> dict[str, float | None]:
-        """Return the value of each metric, and None for a metric that is not finite.
+        """Return the value of each metric by name, or None instead of a value that is not finite.
 
         Raises:
             PluginError: if a metric raises an exception, or does not return a number.

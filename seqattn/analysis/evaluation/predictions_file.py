@@ -52,8 +52,9 @@ class ForecastSpool(Spool):
     def write(self, path: Path) -> None:
         """Write `predictions.npz`.
 
-        The file contains the same arrays that `seqattn.data.files.writing.forecast_arrays` returns,
-        and also the times of the steps and the alignment, if they are known.
+        The file contains the arrays that `seqattn.data.files.writing.forecast_arrays` returns for
+        known targets. The file also contains the times of the steps, if the times are known, and
+        the alignment, if the alignment is known.
         """
         part = self.part
         contents: dict[str, NDArray[np.generic] | StreamedArray] = {

@@ -69,7 +69,8 @@ class ReferenceLosses:
                 training loss may be normalized for each sequence.
 
         Raises:
-            DataError: if a source is shorter than the season length in the config.
+            DataError: if the config sets a season length, but a source is shorter than the season
+                or lacks a target feature.
         """
         scale = None if scaling is None else scaling.target.scale
         if scaling is not None and in_training_units:

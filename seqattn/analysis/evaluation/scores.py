@@ -1,5 +1,4 @@
-"""The errors, reference losses and attention metrics of a model on sequences whose targets are
-known."""
+"""The errors and attention metrics of a model on sequences with known targets."""
 
 from __future__ import annotations
 
@@ -155,10 +154,10 @@ def evaluate_and_forecast(
     references: ReferenceLosses,
     scaling: Scaling | None = None,
 ) -> tuple[Evaluation, FreeRunningForecast]:
-    """Compute the errors of a model, and return them with all forecasts and attention weights.
+    """Compute the errors of a model, and return them with all free-running forecasts and attention
+    weights.
 
-    The function keeps all free-running forecasts and attention weights in memory. See `evaluate`
-    for the arguments.
+    The function keeps these forecasts and weights in memory. See `evaluate` for the arguments.
     """
     chunks = list[ForecastChunk]()
     scored = evaluate(model, part, references, scaling, on_chunk=chunks.append)

@@ -1,10 +1,10 @@
 """An attention step of a trained model as arithmetic that can be repeated on a pocket calculator.
 
-The numbers of each stage are computed from the *printed* numbers of earlier stages
-(`seqattn.models.attention.arithmetic`). The forecast computed in this way may therefore differ from
-the model's forecast by rounding errors, and the explanation shows both forecasts. The classes of
-scores, normalizers and locations explain their own arithmetic, and this package explains the other
-parts of each kind of model.
+If possible, the numbers of a stage are computed from the *printed* numbers of earlier stages (see
+`seqattn.models.attention.arithmetic`). Otherwise, they come from the model. A forecast computed
+from printed numbers may differ from the model's forecast by rounding errors, so the explanation
+contains both forecasts. The methods `explain` of scores, normalizers and locations add the stages
+of these parts. This package adds the other stages for each kind of model.
 
 The letters in shapes are S (source length), F (features), H (width of the state), K (width of
 queries and keys), V (width of values) and A (heads).

@@ -59,8 +59,8 @@ def explain_fast_weights(
 
 
 def _normalized(record: Explanation, norm: LayerNorm, z: Array) -> tuple[Array, str]:
-    """Explain the layer normalization of a vector, and return the normalized vector and the formula
-    for it.
+    """Explain the layer normalization of a vector, and return the normalized vector and its
+    formula.
 
     Args:
         record: the explanation to which the stages are added.

@@ -78,8 +78,8 @@ def comparison_content(
 def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any] | None:
     """Return the models of the finished seeds, and the first test sequences that can be read.
 
-    The result is None if the page cannot contain any of the models. The reasons are appended to
-    `notices`.
+    The result is None if the page cannot contain any of the models. The reasons why models are
+    missing are appended to `notices`.
     """
     models, folders, names = LiveModels(), list[RunFolder](), list[str]()
     for variant in result.variants:
@@ -106,7 +106,8 @@ def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any]
 
 
 def _describe_task(result: ComparisonResult) -> str:
-    """Return the task of the runs; "" if the tasks differ or if a config cannot be read."""
+    """Return the task of the finished runs; "" if their tasks differ or a config cannot be
+    read."""
     folders = [folder for variant in result.variants for seed, folder in variant.folders.items()
                if seed in variant.summaries]  # fmt: skip
     tasks = set[str]()
@@ -126,8 +127,8 @@ def _describe_seeds(result: ComparisonResult) -> list[str]:
 
 
 def _variant_rows(result: ComparisonResult, page_folder: Path) -> list[dict[str, Any]]:
-    """Return the points, the median and the interval of each variant, with a point for each
-    finished seed.
+    """Return the data of each variant for the chart of the losses: a point for each finished seed,
+    the median of the losses, and its interval.
 
     Args:
         result: the comparison.
@@ -228,9 +229,9 @@ def _preview(folder: RunFolder) -> dict[str, Any]:
 
 
 def thin_history(history: Sequence[EpochRecord]) -> list[list[float]]:
-    """Return the number and the validation loss of each of at most a few hundred epochs.
+    """Return pairs of an epoch number and a validation loss for at most a few hundred epochs.
 
-    The result always includes the first epoch, the best epoch and the last epoch.
+    The result includes the first epoch, the best epoch and the last epoch.
     """
     if not history:
         return []

@@ -1,5 +1,5 @@
-"""The content of a page about the test sequences of a run: forecasts, errors, attention weights and
-attention history."""
+"""The part of a page that shows the test sequences of a run: forecasts, errors, attention weights
+and attention history."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def examples_content(
         scale: the divisor of the errors of each feature; see `sequence_losses`.
         units: the unit of each feature, by feature name. A feature without a unit has no entry.
         max_examples: the maximum number of sequences that the page shows.
-        attended: a run with the same test sequences, whose weights determine where the tour
-            starts; None to use the weights of `folder`.
+        attended: a run with the same test sequences, whose weights determine where the tour of the
+            page starts; None to use the weights of `folder`.
 
     Raises:
         CheckpointError: if a file of the run cannot be read.
@@ -85,7 +85,8 @@ def examples_content(
 def _start(
     folder: RunFolder, losses: NDArray[np.float64], selected: NDArray[np.int64]
 ) -> dict[str, int] | None:
-    """Return where the tour starts; None if the run has no cross-attention weights."""
+    """Return the sequence, layer and head with which the tour of the page starts; None if the run
+    has no cross-attention weights."""
     attention = folder.read_attention() if folder.attention.exists() else {}
     weights = attention.get(WEIGHT_KEYS["cross"])
     if weights is None or not weights.size:
@@ -105,7 +106,7 @@ def choose_start(weights: NDArray[np.floating], losses: NDArray[np.float64]) -> 
         losses: (N,), the error of each sequence.
 
     Returns:
-        the indices by the keys "example", "layer" and "head".
+        The indices, with the keys "example", "layer" and "head".
     """
     N, L, A, *_ = weights.shape
     real = np.isfinite(weights).any(axis=-1)
@@ -213,7 +214,8 @@ def group_losses(
 
     The sequences are grouped by label, by source length, by target length, and by the quadrant of
     the first source point. A grouping into one group or into more than `MAX_GROUPS` groups is left
-    out. The quadrant is only used if the features are the coordinates of points in a plane.
+    out. The quadrant is used only if the features are the coordinates of points in a plane and if
+    the coordinates of the first points have both signs.
     """
     found = list[dict[str, Any]]()
 

@@ -46,7 +46,8 @@ EXPORT_MODULES = ("onnx", "onnxscript", "onnx_ir")
 
 @dataclass
 class LiveModels:
-    """The models of a page. Runs with equal model configs and equal data specs share one graph.
+    """The models of a page. A run is live if the page contains its model. Runs with equal model
+    configs and equal data specs share one ONNX graph.
 
     Attributes:
         models: the content of each graph, in the order in which they were added.
@@ -73,8 +74,9 @@ class LiveModels:
             with_history: whether to add the recorded parameters.
 
         Returns:
-            whether the run is live. If it is not, `reasons` says why, unless the page already has
-            `MAX_GRAPHS` graphs.
+            Whether the run is live. If the run is not live, `reasons` contains the reason. The
+            exception is a run that would need more than `MAX_GRAPHS` graphs, which the method
+            `content` reports.
         """
         try:
             _, trained = open_run(folder.path)
@@ -159,7 +161,7 @@ class LiveModels:
             notices: a list to which sentences about unreadable sequences are appended.
 
         Returns:
-            the name of the run and its sequences; None and an empty dict if there is no such run.
+            The name of the run and its sequences; None and an empty dict if there is no such run.
 
         Raises:
             UsageError: if no sequence of this run fits all models.
@@ -265,10 +267,10 @@ def tour_content(
 
 
 def check_sources_observed(trained: LoadedModel) -> None:
-    """Check that all cells of the test sources were observed, as the graph assumes.
+    """Check that the graph normalizes the test sources in the same way as the model.
 
     With `data.normalize: instance`, the mean and the standard deviation of a source leave out the
-    cells that `data.missing: interpolate` filled. The graph does not know which cells these are.
+    cells that `data.missing: interpolate` filled. The graph, however, includes these cells.
 
     Raises:
         UsageError: if a test source has filled cells, or if the data cannot be read.
@@ -298,9 +300,9 @@ def check_sources_observed(trained: LoadedModel) -> None:
 def _page_config(trained: LoadedModel) -> dict[str, Any]:
     """Return the section `model`, from which the page shows the arithmetic of the weights.
 
-    If the page does not know the name of the normalizer, it shows the weights without arithmetic.
-    For a location that a plugin registers, the name of the location replaces the name of the
-    normalizer, because the page would otherwise ignore the location.
+    For a normalizer that is not part of seqattn, the page shows the weights without arithmetic. If
+    a plugin registered the location, the name of the location replaces the name of the normalizer.
+    Otherwise, the page would show arithmetic that ignores the location.
     """
     plain: dict[str, Any] = as_plain(trained.config)["model"]
     attention, section = plain.get("attention"), getattr(trained.config.model, "attention", None)
@@ -319,7 +321,7 @@ def _describe_import(name: str, error: ImportError) -> str:
 
 
 def _read_sequences(folder: RunFolder, folders: Sequence[RunFolder]) -> dict[str, Any]:
-    """Return test sequences of a run, from which readers of a page can start.
+    """Return the test sequences of a run with which readers of a page can start.
 
     Args:
         folder: the run folder.

@@ -52,7 +52,8 @@ class PageRun:
 
 
 def find_conflict(run: PageRun, others: Sequence[PageRun]) -> str | None:
-    """Return a clause that says why a run cannot share sources with others; None if it can.
+    """Return a clause that says why a run cannot share sources with another run; None if the run
+    can share sources with all other runs.
 
     Args:
         run: the run.
@@ -134,7 +135,8 @@ def _describe_units(runs: Sequence[PageRun]) -> list[str]:
 
 
 def _list_values(runs: Sequence[PageRun], value: Callable[[PageRun], str]) -> str:
-    """Return the different values with their runs as text; "" if all values are equal."""
+    """Return the values that differ between runs as text, with the runs of each value; "" if all
+    values are equal."""
     names = dict[str, list[str]]()
     for run in runs:
         names.setdefault(value(run), []).append(run.name)

@@ -1,4 +1,4 @@
-"""The checks of the doctor as questions, so that an answer cannot be misread."""
+"""The checks of the doctor as yes-or-no questions, and the answers for a run."""
 
 from __future__ import annotations
 

@@ -199,7 +199,8 @@ def _environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _summary_content(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the loss, the reference losses, and a sentence that compares these losses."""
+    """Return the test loss, the reference losses, a sentence that compares these losses, and other
+    entries of the summary."""
     loss, floor = summary["test_loss"], summary["noise_floor"]
     verdict_text = render_verdict(loss, summary["baselines"], summary["fitted"])
     sentence = f"The free-running mean squared error on the test sequences is {loss:.4g}. The model"

@@ -61,7 +61,7 @@ def describe_task(
     task: Squares | Polygons | Copy | Reverse | Sort | Recall | Lag,
 ) -> str:
     """Return sentences that say what the source of a generated task is and what the forecast must
-    be. For a plugin task, return one sentence, which contains only the name of the task."""
+    be. For a plugin task, return one sentence, which only names the task."""
     if type(task) in PLUGIN_TASKS:
         return f"The task is {PLUGIN_TASKS[type(task)].name}, which a plugin defines."
     match task:

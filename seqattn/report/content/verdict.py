@@ -88,9 +88,10 @@ def describe_need(
 
 
 def commands_for_other_model(folder: RunFolder, config: Config | None) -> Commands:
-    """Return the commands that train the model of a run without attention, or with attention if it
-    has none, and that show both models. The list is empty if the config is None or the model is not
-    recurrent."""
+    """Return the commands that train a counterpart of a run's model, and that show both models. The
+    counterpart has no attention if the model has attention, and vice versa. If the model has
+    attention, the last command compares both models with several seeds. The list is empty if the
+    config is None or the model is not recurrent."""
     if config is None or config.model.kind != "recurrent":
         return []
     path, has_attention = shown_path(folder.path), config.model.has_attention
@@ -139,7 +140,8 @@ def shown_path(path: Path) -> str:
 
 
 def _compare_command(path: str, config: Config) -> list[str]:
-    """Return the command that compares a model with attention with the same model without it."""
+    """Return a sentence about a command, and the command. The command compares a model with its
+    counterpart without attention."""
     without = ", ".join(f"{key}: {value}" for key, value in _changes_without(config).items())
     variants = f"{{with_attention: {{}}, without_attention: {{{without}}}}}"
     words = ["seqattn", "compare", f"{path}/config.yaml", "--set", f"compare.variants={variants}",
@@ -181,7 +183,7 @@ class RunResult:
         folder: the run folder.
         loss: the free-running test loss.
         floor: the noise floor of the test sequences; None if it is unknown.
-        target: (N, T, G), the targets of the test sequences.
+        target: (N, T, F), the targets of the test sequences.
         losses: (N,), the loss of each test sequence.
     """
 
