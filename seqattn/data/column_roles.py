@@ -157,7 +157,8 @@ class ColumnRoles:
     def _with_role(
         self, options: ReadOptions, role: str, name: str, header: Sequence[str]
     ) -> ReadOptions:
-        """Set the columns of one role in the options, and return the new options.
+        """Set the columns of one role in the options unless the user set them, and return the
+        options.
 
         Args:
             options: the options before the role is set.

@@ -190,7 +190,7 @@ class _FeatureChoice:
             options: the options for reading the file.
 
         Raises:
-            DataError: if a feature is missing, the number of names is wrong, or a name occurs twice.
+            DataError: if a feature is missing, the number of names is wrong or a name occurs twice.
         """
         if words not in arrays:
             return cls.in_order(key, F, options)
