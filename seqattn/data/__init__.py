@@ -21,7 +21,7 @@ def load_data(config: Data) -> Splits:
         DataError: if the files cannot be used as the config specifies, or if the config gives a
             unit for a feature that does not exist.
         StorageError: if the cache cannot be written or read.
-        PluginError: if a plugin task does not generate the requested number of sequences.
+        PluginError: if a plugin task fails, or if it returns sequences that cannot be used.
     """
     if isinstance(config, OwnFile):
         return file_dataset.load_file_dataset(config)

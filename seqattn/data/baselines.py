@@ -116,7 +116,7 @@ def build_baselines(
 def mean_by_step(part: Sequences, steps: int) -> Floats:
     """Return the mean of the observed target values at each step, as an array (steps, F).
 
-    A step without observed values gets the mean over all steps.
+    If a feature has no observed value at a step, its mean over all steps is returned for this step.
     """
     total, count = np.zeros((1, 1)), np.zeros((1, 1), dtype=np.int64)
     for _, chunk in part.chunks():

@@ -102,7 +102,8 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
     was renamed.
 
     Raises:
-        StorageError: if the free disk space may be too small, or if the entry cannot be written.
+        StorageError: if the free disk space is less than twice the size of the files, or if the
+            entry cannot be written.
     """
     made = home / f"making-{os.getpid()}-{os.urandom(4).hex()}"
     remedy = "Set SEQATTN_CACHE to a folder with more room, or data.cache: never."

@@ -1,4 +1,4 @@
-"""The roles of table columns during training, and the application of the roles to other tables."""
+"""The roles of the columns in a training table, for reading other tables in the same way."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class ColumnRoles:
 
     @property
     def _known(self) -> tuple[str, ...]:
-        """Names of the training columns, except columns that were ignored for a reason that may be
-        specific to one file."""
+        """Names of the series, time and feature columns in training, and of the ignored columns.
+        Columns that were ignored for a reason that may be specific to one file are left out."""
         return *self.series, *self.time, *self.features, *self._ignored
 
     @property
@@ -157,7 +157,8 @@ class ColumnRoles:
     def _with_role(
         self, options: ReadOptions, role: str, name: str, header: Sequence[str]
     ) -> ReadOptions:
-        """Set the columns of one role in the options, and return the new options.
+        """Set the columns of one role in the options unless the user set them, and return the
+        options.
 
         Args:
             options: the options before the role is set.

@@ -37,7 +37,7 @@ def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut)
     Raises:
         DataError: if all series are too short, if a source or a target has no steps, if a source
             has no observed value of a feature, if the config does not define how to cut the series,
-            or if it defines this although the file has separate targets.
+            or if the config sets lengths or windows although the file has separate targets.
     """
     names, target = series.columns, series.target
     features = _Features(names, names)
@@ -100,8 +100,8 @@ def cut_at_length(series: Series, source_length: int) -> Windows:
 def make_sources(
     series: Series, config: OwnFile | None, target_features: tuple[str, ...] = ()
 ) -> Windows:
-    """Return whole series as sources with unknown targets. If the config defines windows, return
-    only the last steps of each series, up to the source length of a window.
+    """Return whole series as sources with unknown targets. If the config defines windows, each
+    source contains only the last steps of its series, at most as many as the source of a window.
 
     Args:
         series: the series to forecast.

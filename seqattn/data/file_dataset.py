@@ -43,8 +43,8 @@ file lists none."""
 
 
 def load_file_dataset(config: OwnFile) -> Splits:
-    """Read the files that a config names, split the series into parts, cut the parts into
-    sequences, and fit the scaling.
+    """Read the files that a config names, cut the series of each part into sequences, and fit the
+    scaling. If all parts come from one path, the series are split into parts before they are cut.
 
     Raises:
         DataError: if the files cannot be used as the config specifies.
@@ -94,7 +94,8 @@ def _cut_parts(
     """Cut the series of each part into sequences.
 
     Raises:
-        DataError: if a part has no sequences or no observed target, or if the features of a part
+        DataError: if a part cannot be cut, if a part has no sequences or no observed target, if a
+            target feature has no observed cell in the training part, or if the features of a part
             differ from the features of the training part.
     """
     parts = list[Windows]()

@@ -51,7 +51,8 @@ def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
 def _observed_values(
     config: OwnFile, train: Sequences
 ) -> Callable[[], Iterator[tuple[str, NDArray[np.floating]]]]:
-    """Return a function that yields pairs (feature name, observed values) chunk by chunk."""
+    """Return a function that yields pairs (feature name, observed values) chunk by chunk. If
+    `data.relative` is set, the last source step is subtracted from the values."""
     relative = replace(Scaling.identity(train), relative=config.relative)
 
     def values() -> Iterator[tuple[str, NDArray[np.floating]]]:
@@ -157,7 +158,7 @@ def fit_features(
 
 @dataclass
 class _FeatureMoments:
-    """Moments of one feature, accumulated in up to four passes over its values."""
+    """Sums and extremes of the values of one feature, accumulated in up to four passes."""
 
     n: int = 0
     total: float = 0.0

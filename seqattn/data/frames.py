@@ -150,8 +150,8 @@ def _check_names(names: list[str]) -> None:
 
 @contextlib.contextmanager
 def temporary_parquet(frame: Any) -> Iterator[Path]:
-    """Write a DataFrame to a Parquet file, which is removed when the context ends. Error messages
-    name the DataFrame instead of the file."""
+    """Write a DataFrame to a Parquet file, which is removed when the context ends. In error
+    messages, the text "the DataFrame" replaces the path of the file."""
     with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
         path = Path(home) / FILE
         try:

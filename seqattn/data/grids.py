@@ -3,7 +3,7 @@
 A grid has one of four units:
 
     number        equal distances
-    time          equal durations: seconds, ..., days, weeks
+    time          equal durations, in microseconds
     business_day  Monday to Friday; holidays are unknown and count as missing rows
     month         the same day, or the last day, of months at equal distances
 
@@ -32,7 +32,8 @@ class GridFit(NamedTuple):
 
     Attributes:
         step: (N,) interval between consecutive grid points, in units of the grid.
-        is_valid: (N,) booleans that are True if all rows of the sequence are on the grid.
+        is_valid: (N,) booleans that are True if the sequence has at least two rows and all of its
+            rows are on the grid.
         missing: (N,) number of missing rows.
     """
 
@@ -69,15 +70,15 @@ class StepRows(NamedTuple):
 
     def constant_step(self) -> float | None:
         """Return the distance between consecutive rows if all of these distances are equal. Return
-        None if distances differ, if there are none, or if the times are dates."""
+        None if distances differ, if no sequence has two rows, or if the times are dates."""
         if self.is_date:
             return None
         found = np.diff(self.order)[self.inner]
         return float(found[0]) if len(found) and (found == found[0]).all() else None
 
     def reduce(self, ufunc: np.ufunc, values: NDArray[Any], empty: Any) -> NDArray[Any]:
-        """Reduce the rows of each sequence with a ufunc, and return an array (N,). A sequence
-        without rows gets the value `empty`."""
+        """Reduce the values (rows,) of each sequence to a single value with a ufunc, and return an
+        array (N,). A sequence without rows gets the value `empty`."""
         found = np.full(len(self.offsets) - 1, empty, dtype=np.asarray(values).dtype)
         has_rows = np.diff(self.offsets) > 0
         if has_rows.any():
@@ -149,7 +150,7 @@ class StepRows(NamedTuple):
         return found
 
     def tolerance(self, step: Floats) -> Floats:
-        """Return an array (rows - 1,) with the deviations from the grid, in steps, that the
+        """Return an array (rows - 1,) with the largest deviations from the grid, in steps, that
         rounding of numbers can cause."""
         size = np.abs(np.asarray(self.order, dtype=np.float64)) * np.finfo(np.float64).eps
         step_of_row = step[self.series_index]
@@ -157,7 +158,7 @@ class StepRows(NamedTuple):
         return np.where(self.is_whole[self.series_index[1:]], 0, np.maximum(ROUNDING, 4 * largest))
 
     def fits(self) -> dict[int, GridFit]:
-        """Return the fit of each grid that applies to the times, by unit."""
+        """Return the fit to each grid that is possible for the type of the times, by unit."""
         units = (MONTH, TIME, BUSINESS_DAY) if self.is_date else (NUMBER,)
         return {unit: self._fit(unit) for unit in units}
 
@@ -186,10 +187,10 @@ class StepRows(NamedTuple):
         """For each sequence, choose the valid grid with the fewest missing rows.
 
         Return the unit and the step of each grid as two arrays (N,). Among grids with equally few
-        missing rows, the priority is: months; weeks, and durations below two days; one business
-        day; other durations; several business days. For example, the step from a Friday to a Monday
-        is one business day rather than three days. If no grid is valid, the unit is `TIME` or
-        `NUMBER` if the sequence has at least two rows and `is_whole` is True for the sequence;
+        missing rows, the priority is: months; whole weeks, and durations below two days; one
+        business day; other durations; several business days. For example, the step from a Friday to
+        a Monday is one business day rather than three days. If no grid is valid, the unit is `TIME`
+        or `NUMBER` if the sequence has at least two rows and `is_whole` is True for the sequence;
         otherwise, the unit is `UNKNOWN`.
         """
         N = len(self.offsets) - 1

@@ -45,8 +45,8 @@ class InstanceStatistics:
     def of(cls, part: Sequences) -> InstanceStatistics:
         """Compute the statistics of all sources.
 
-        The statistics do not depend on padding, filled cells, targets or the length S, because sums
-        are computed in order from the first step to the last.
+        Only valid observed source cells contribute. The sums are computed in order from the first
+        step to the last, so that the amount of padding does not change the rounding.
         """
         N, _, F = part.source.shape
         result = cls(np.zeros((N, F)), np.ones((N, F)), np.ones((N, F), dtype=bool))

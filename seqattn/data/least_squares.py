@@ -37,9 +37,9 @@ def least_squares(
     """Forecast with an affine map from all source values to all target values.
 
     The map is fitted to the training part, so this forecast is not a parameter-free baseline. The
-    forecast shows how much of a task is linear. Each target cell is fitted to the training
-    sequences in which this cell was observed. The design matrix is centered and scaled, so that
-    offsets and units of features do not reduce the precision.
+    error of the forecast shows how well a linear map solves the task. Each target cell is fitted to
+    the training sequences in which this cell was observed. The design matrix is centered and
+    scaled, so that offsets and units of features do not reduce the precision.
 
     Args:
         train: the sequences to which the map is fitted.
@@ -106,7 +106,7 @@ class LinearSystem:
         Args:
             penalties: ridge penalties, relative to the mean eigenvalue of the centered Gram matrix
                 of the inputs.
-            scaling: the scaling that gives the units of the penalized weights, or None for the
+            scaling: the scaling that defines the units of the penalized weights, or None for the
                 user's units.
         """
         width = len(self.inputs.centre) + 1
@@ -123,9 +123,9 @@ class LinearSystem:
     def _triangles(self, every: SequenceOf[NDArray[np.int64]]) -> list[Floats]:
         """Return one matrix for each set of output columns.
 
-        The matrix consists of the rows in which all columns of the set were observed. If there are
-        many rows, the R factor of their QR decomposition replaces the rows. A system with the R
-        factor has the same solution, and the R factor has at most as many rows as columns.
+        The matrix consists of the rows in which all columns of the set were observed. When many
+        rows have accumulated, the R factor of their QR decomposition replaces them. A system with
+        the R factor has the same solution, and the R factor has at most as many rows as columns.
         """
         width = len(self.inputs.centre) + 1
         pending: list[list[Floats]] = [[] for _ in every]

@@ -140,7 +140,8 @@ class InSample:
 
     @property
     def lag(self) -> int:
-        """Lag of the naive forecast that scales MASE, in steps: the season length, or 1."""
+        """Lag of the naive forecast that scales MASE, in steps: the season length, or 1 if the
+        season is unknown."""
         return self.season or 1
 
     @property
@@ -216,7 +217,7 @@ class Errors:
 
     @property
     def mase_mean(self) -> float | None:
-        """Mean MASE over the features for which MASE is defined, or None if there are none."""
+        """Mean MASE over the features with a MASE, or None if no feature has a MASE."""
         known = [error for error in self.mase if error is not None]
         return sum(known) / len(known) if known else None
 
@@ -248,8 +249,8 @@ def describe_metrics(scored: Mapping[str, Any]) -> list[str]:
     undefined, and which baselines do not apply.
 
     Args:
-        scored: a summary, or the result of `Evaluation.as_plain`. If it has no metrics, the
-            returned list is empty.
+        scored: the content of `summary.json`, or the result of `Evaluation.as_plain`. If it
+            contains no metrics, the returned list is empty.
     """
     metrics, features = scored.get("metrics"), scored["features"]
     if metrics is None:

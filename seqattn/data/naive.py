@@ -51,8 +51,8 @@ def drift(part: Sequences, indices: list[int]) -> Floats:
 
 
 def seasonal_naive(part: Sequences, indices: list[int], season: int) -> Floats:
-    """For each step, forecast the latest observed source value that is one or more whole seasons
-    earlier.
+    """For each target step, forecast the latest observed source value that is one or more whole
+    seasons earlier.
 
     If there is no such value, forecast the last observed value of the source. The result is an
     array (N, T, F).
@@ -79,7 +79,8 @@ def seasonal_naive(part: Sequences, indices: list[int], season: int) -> Floats:
 
 
 def check_season(part: Sequences, season: int) -> None:
-    """Check that every source is long enough to repeat a season that the user set.
+    """Check that every source contains the target features and is long enough to repeat a season
+    that the user set.
 
     Raises:
         DataError: if a target feature is not a source feature, or if a source is shorter than the

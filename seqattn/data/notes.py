@@ -41,8 +41,7 @@ def describe_dropped_series(count: int) -> str:
 
 
 def describe_dropped(count: int, config: OwnFile) -> str:
-    """Return text that states how many series or windows are dropped because of `data.missing`, and
-    why."""
+    """Return text that states how many series or windows `data.missing` drops, and why."""
     if config.window is None:
         return describe_dropped_series(count)
     if config.missing == "drop_sequence":

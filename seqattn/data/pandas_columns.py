@@ -194,8 +194,8 @@ def _microsecond_dates(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _object_column(name: str, series: Any) -> FrameColumn:
-    """Convert a column of Python objects. A column that mixes types, such as numbers and dates,
-    becomes strings."""
+    """Convert a column of Python objects. A column with values of incompatible types, such as
+    numbers and dates, becomes strings."""
     missing = np.asarray(series.isna(), dtype=bool)
     known = [cell for cell, empty in zip(series.tolist(), missing, strict=True) if not empty]
     if known and all(isinstance(cell, datetime.datetime) for cell in known):

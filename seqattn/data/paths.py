@@ -14,7 +14,8 @@ from seqattn.errors import DataError
 def find_files(path: str, form: str = "auto") -> list[Path]:
     """Return the files that a path refers to, sorted by path.
 
-    A path is a file, a folder with data files at any depth, or a pattern such as `data/*.csv`.
+    A path refers to a file, to a folder with data files at any depth, or to all files that match a
+    pattern such as `data/*.csv`.
 
     Args:
         path: the path as the user typed it.
@@ -38,8 +39,8 @@ def find_files(path: str, form: str = "auto") -> list[Path]:
 
 
 def _find_in_folder(folder: Path, form: str) -> list[Path]:
-    """Return the data files in a folder and its subfolders, sorted by path. Hidden files are left
-    out.
+    """Return the data files in a folder and its subfolders, sorted by path. Hidden files, and files
+    in hidden subfolders, are left out.
 
     Raises:
         DataError: if there are no data files, or if the data files have several formats.

@@ -24,9 +24,9 @@ def can_share_axes(
 
     Source and target must have the same two features, and the names of the features must be those
     of coordinates (see `_are_coordinates`). Both features must have the same unit, and their
-    standard deviations may differ by a factor of at most `MAX_SPREAD_RATIO`, because a plane has
-    the same scale on both axes. Other features, such as two temperatures, are functions of time,
-    even if their units are equal.
+    standard deviations may differ by a factor of at most `MAX_SPREAD_RATIO`, because a plot of a
+    plane has the same scale on both axes. For other features, such as two temperatures, the result
+    is False, even if their units are equal.
 
     Args:
         features: names of the F source features.

@@ -35,8 +35,9 @@ class PluginTask:
         """Generate sequences, and check their number and the shape of the ideal forecast.
 
         Raises:
-            PluginError: if the task raises an exception, if it does not return `n` sequences, or if
-                `ideal` is not an array with the shape of the target.
+            PluginError: if the task raises an exception that is not a `SeqattnError`, if it does
+                not return `n` sequences, or if `ideal` is neither None nor an array with the shape
+                of the target.
         """
         owner = extension.OWNERS[type(task)]
         try:
@@ -64,8 +65,8 @@ class PluginTask:
 
 
 def _place_of(error: Exception, owner: extension.Source) -> str:
-    """Return the file of a plugin. If the traceback contains lines of this file, add the number of
-    the last such line."""
+    """Return the file or the module of a plugin as text. If the traceback contains lines of the
+    file, append the number of the last such line."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename == str(owner.path)
@@ -91,8 +92,9 @@ def register_task(
             its forecast (N, steps, F) for sources (N, S, F) with lengths (N,).
 
     Raises:
-        PluginError: if the config class is not a subclass of `seqattn.TaskConfig`, or if the name
-            is invalid or already exists. The decorator raises this error.
+        PluginError: if the config class is not a subclass of `seqattn.TaskConfig` or belongs to
+            another task, or if the name is invalid or already exists. The decorator raises this
+            error.
     """
 
     def register(generate: Generate) -> Generate:

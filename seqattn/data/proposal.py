@@ -34,8 +34,8 @@ def propose_window(
     """Propose window lengths that fit into the smallest part of a split by time.
 
     The first choice is a source of three seasons and a target of one season. The last and shortest
-    choice is a source of two seasons and a target of half a season. Return None if the training
-    part has no season or if no choice fits.
+    choice is a source of two seasons and a target of half a season. If no choice fits, the
+    search is repeated for a shorter season. Return None if no season is found or no choice fits.
 
     Args:
         series_values: series (L, F) with evenly spaced rows; an empty cell is NaN.

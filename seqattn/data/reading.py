@@ -1,4 +1,4 @@
-"""Functions that read files, folders and glob patterns as series."""
+"""Functions that read series from one or more files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SORTED_ROWS = 2**20
 
 
 def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
-    """Return the options for reading the files in a config.
+    """Return the options for reading the files that a config refers to.
 
     Args:
         config: the data section of the config.
@@ -254,8 +254,8 @@ class _FileReader:
 
     def _with_unique_names(self, file: Path, chunk: Chunk) -> Chunk:
         """Make sequence names unique across several files without series ids. A name that only
-        counts the sequences gets the file name as a prefix. If a long table has a single sequence,
-        the sequence gets the file name."""
+        counts the sequences gets the file name as a prefix. If a chunk of a long table or of a JSON
+        Lines file contains a single sequence, the sequence gets the file name."""
         if len(self.files) == 1 or chunk.style.series:
             return chunk
         called, ids = self.called[file], chunk.ids

@@ -57,8 +57,8 @@ def ridge_map(train: Sequences, validation: Sequences, scaling: Scaling) -> Ridg
 
     The chosen penalty has the lowest loss on the validation part. The bias has no penalty. Each
     target cell is fitted to the training sequences in which this cell was observed. Penalties are
-    relative to the mean eigenvalue of the centered Gram matrix of the corresponding sources. The
-    result is deterministic.
+    relative to the mean eigenvalue of the centered Gram matrix of the sources of these sequences.
+    The result is deterministic.
 
     Args:
         train: training sequences, each with S source steps and T target steps.

@@ -28,7 +28,7 @@ bytes."""
 
 
 class MappedPages:
-    """The pages of a memory-mapped array, with methods to read and release pages.
+    """The pages of a memory-mapped array, with methods that read rows and release pages.
 
     Pages that were read count as resident memory of the process until this class releases the pages
     or the system reclaims them.
@@ -65,8 +65,8 @@ class MappedPages:
             length: number of rows in a range.
 
         Returns:
-            the ranges, or None if there is no file, if there are no ranges, or if a range extends
-            beyond the end of the array.
+            the ranges, or None if the array cannot be read from a file, if there are no ranges, or
+            if a range extends beyond the end of the array.
         """
         size, row = length * values.strides[0], values.strides[0]
         if self.file is None or not len(starts) or int(starts.max()) + length > len(values):
@@ -79,8 +79,8 @@ class MappedPages:
         return found.reshape(len(starts), length, values.shape[1])
 
     def count(self, ranges: int, size: int) -> None:
-        """Count the bytes of ranges that were read, and release all pages when the count exceeds
-        `MAX_MAPPED_BYTES`.
+        """Add up the estimated number of bytes that were mapped while ranges were read, and release
+        all pages when the sum exceeds `MAX_MAPPED_BYTES`.
 
         Args:
             ranges: number of ranges that were read.

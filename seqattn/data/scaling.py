@@ -1,7 +1,7 @@
 """Scaling from the user's units to the units of the model, and back.
 
-Forecasts, plots and errors are in the user's units. Losses are in the units of the model, so that
-scaled features have similar weights in a loss regardless of their units.
+Forecasts, plots and errors are in the user's units. Losses are computed from scaled values, so that
+all scaled features have similar weights in a loss regardless of their units.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Scaler:
         return bool((self.shift == 0).all() and (self.scale == 1).all())
 
     def transform(self, points: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Convert points (..., F) from the user's units to the units of the model."""
+        """Return `(points - shift) / scale` for points (..., F)."""
         return points if self.is_identity else (points - self.shift) / self.scale
 
     def inverse_transform(self, points: Floats) -> Floats:
-        """Convert points (..., F) from the units of the model to the user's units."""
+        """Return `points * scale + shift` for points (..., F)."""
         return points if self.is_identity else points * self.scale + self.shift
 
     def select(self, indices: slice) -> Scaler:
@@ -70,8 +70,8 @@ class FeatureScale:
         shift: number that is subtracted from the values of the feature.
         scale: positive number by which the shifted values are divided.
         constant: whether the feature varies at most by float64 rounding. The scale is then 1.
-        quartiles_are_equal: whether the quartiles of a varying feature are equal. The scale is then
-            the standard deviation of the feature.
+        quartiles_are_equal: whether the method is `robust` and the quartiles of a varying feature
+            are equal. The scale is then the standard deviation of the feature.
     """
 
     shift: float
@@ -97,7 +97,8 @@ class Scaling:
 
     Attributes:
         source: scaler of the source features.
-        target: scaler of the target features. Losses are in units of `target.scale`.
+        target: scaler of the target features. Losses are in units of `target.scale`, except
+            losses during training if `instance` is True.
         source_index_of_target: index of each target feature among the source features, or -1 if the
             source lacks the feature.
         relative: whether to subtract the last source step of each sequence, so that the model does
@@ -199,7 +200,8 @@ class Scaling:
         """Build the scaling from the output of `as_plain`.
 
         Raises:
-            KeyError, TypeError, ValueError: if `plain` is not an output of `as_plain`.
+            KeyError, TypeError, ValueError: if `plain` is not an output of `as_plain`, or if it has
+                another number of features.
         """
 
         def of(side: str, names: Sequence[str]) -> Scaler:

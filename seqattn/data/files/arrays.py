@@ -110,7 +110,7 @@ def _main_array(arrays: dict[str, NDArray[Any]], name: str) -> str:
     """Return the name of the array that contains the sources or the whole sequences.
 
     Raises:
-        DataError: if no array or more than one array qualifies.
+        DataError: if there is no array `source` or `values`, and no other array can be used.
     """
     for key in ("source", "values"):
         if key in arrays:
@@ -190,7 +190,7 @@ class _FeatureChoice:
             options: the options for reading the file.
 
         Raises:
-            DataError: if a feature is missing or the number of names is wrong.
+            DataError: if a feature is missing, the number of names is wrong or a name occurs twice.
         """
         if words not in arrays:
             return cls.in_order(key, F, options)

@@ -25,7 +25,7 @@ def read_line_blocks(
 
     Args:
         raw: a buffered stream.
-        size: size of a block in bytes.
+        size: maximum number of bytes to read for a block.
         longest: maximum length of a line in bytes.
         too_long: function that returns the error for a line that is too long, given the number of
             lines before this line.

@@ -152,8 +152,8 @@ def raise_bad_value(place: str, value: float) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error message from a library, without the type of the error. A
-    long line is shortened."""
+    """Return the first line of an error message from a library, without a prefix such as "Parser
+    Error: ". A long line is shortened. If the message is empty, return the type of the error."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^[A-Z][A-Za-z ]+ Error: ", "", lines[0])[:200]
 

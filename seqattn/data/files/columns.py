@@ -24,7 +24,7 @@ def select_features(
             contains.
 
     Returns:
-        the names of the features in the file, and notes for the user.
+        the names of the selected features, as in the file, and notes for the user.
 
     Raises:
         DataError: if a requested feature is missing, or if the file has no features.
@@ -45,12 +45,14 @@ def select_features(
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Join the first twelve names of a list for a message, and append how many names remain."""
+    """Join the first twelve names of a list for a message, and append the number of further names
+    if the list is longer."""
     shown = list(map(shorten, names[:12]))
     more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
     return ", ".join([*shown, *more]) or "nothing"
 
 
 def shorten(text: str, size: int = MAX_SHOWN) -> str:
-    """Shorten a text to its first `size` characters, followed by "...", for a message."""
+    """Return a text for a message. If the text has more than `size` characters, return the first
+    `size` characters and "..."."""
     return text if len(text) <= size else f"{text[:size]}..."

@@ -107,8 +107,8 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
 
 
 class _Line(NamedTuple):
-    """A sequence with a source (S, F) and a target (T, G). The target is None if the line has
-    none."""
+    """A sequence with a source (S, F) and a target (T, G). If the line has no target, `target` is
+    None."""
 
     number: int
     id: str

@@ -85,7 +85,8 @@ class ReadOptions:
         return tuple(name for name in self.features if not self._is_word(name))
 
     def words(self, column: str) -> tuple[str, ...] | None:
-        """Return the words of a one-hot column that are features, or None for all words."""
+        """Return the words of a one-hot column that `features` selects. If `features` selects none
+        of them, return None, which stands for all words."""
         begin = f"{column}="
         found = [n.removeprefix(begin) for n in self.features or () if n.startswith(begin)]
         return tuple(found) or None

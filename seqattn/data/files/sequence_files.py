@@ -22,8 +22,9 @@ def write_sequences(
         part: the sequences.
         form: csv, tsv, jsonl, npz, npy, parquet or arrow.
         wide: whether to write a table with one sequence per row.
-        is_continuation: whether the target continues the source. If True, source and target are
-            written as one series. Otherwise, the target gets separate columns.
+        is_continuation: whether the target continues the source. If True, a table or an NPY file
+            contains source and target as one series. If False, a table contains the target in
+            separate columns. JSONL and NPZ files always contain separate sources and targets.
 
     Returns:
         the content of the file, and the keys that a `data:` section needs for reading the file.

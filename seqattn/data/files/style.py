@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class TableStyle:
-    """The form in which a table is written.
+    """The separator, number format, and series and time columns of a table to write.
 
     Attributes:
         separator: separator of a text file, or None for the usual separator of the format.

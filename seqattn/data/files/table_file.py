@@ -48,9 +48,9 @@ def quote_cell(text: str, separator: str = ",") -> str:
 class TableFile:
     """A writer of rows to a file object, block by block.
 
-    DuckDB writes each block as text to an unnamed temporary file, which does not remain even if the
-    process is killed. A Parquet file is created from the text of all rows at the end, so that
-    memory use is bounded. Arrow files are written with pyarrow.
+    Arrow files are written with pyarrow. For other formats, DuckDB writes each block as text to an
+    unnamed temporary file, which is removed even if the process is killed. To limit memory use, the
+    rows of a Parquet file are collected as text in a temporary file and converted at the end.
 
     Args:
         file: the file object. Text and Arrow rows are written block by block. `close` writes all
