@@ -123,7 +123,7 @@ def _feature_sql(
 
 
 def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
-    """Return the words of a one-hot column that are features: the words in the options, or all
+    """Return the words of a one-hot column that become features: the words in the options, or all
     words if the options contain no words for this column.
 
     Raises:
