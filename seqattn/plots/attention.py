@@ -96,9 +96,11 @@ def attention_figure(
     same number.
 
     Args:
-        weights: one array per panel, with the shape (T, S), (S, S) or (T, T).
+        weights: one array per panel, with the shape (T, S), (S, S) or (T, T); for "relative",
+            (T, columns).
         titles: one title per panel. A panel with the title "" has no title.
-        signed: whether the weights are signed read strengths.
+        signed: whether the weights are signed read strengths of fast weights instead of a
+            distribution.
         kind: "cross", "encoder_self" or "decoder_self"; "relative" for cross-attention whose
             columns are distances from the true source point, which is the column in the middle.
         source_lengths: the number of source points of each panel; None to count the columns that
