@@ -147,7 +147,7 @@ class Sequences:
 
     @property
     def has_equal_lengths(self) -> bool:
-        """Whether all sources have equal lengths and all targets have equal lengths."""
+        """Whether no source and no target has padding."""
         return bool(
             (self.source_lengths == self.source_steps).all()
             and (self.target_lengths == self.target_steps).all()

@@ -177,8 +177,8 @@ def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
 
 
 def remap_where(where: Where, rows: Integers) -> Where:
-    """Convert a location function for the cells of an array to a location function for the cells of
-    the given rows of this array."""
+    """Return a function for the locations of cells in the given rows of an array. The argument
+    `where` is such a function for all rows of the array."""
     return lambda row, feature: where(int(rows[row]), feature)
 
 

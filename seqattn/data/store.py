@@ -53,7 +53,7 @@ class PackedNames(collections.abc.Sequence[str]):
 
 
 class SeriesStore:
-    """A store that collects series with the same layout.
+    """A store that collects series with the same columns.
 
     Args:
         folder: an empty folder for the rows, or None to keep the rows in memory.

@@ -1,4 +1,6 @@
-"""Placement of short labels next to points. If possible, labels cover neither each other nor points.
+"""Placement of short labels next to points.
+
+If possible, labels cover neither each other nor points.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def place_labels(
 
     Each label is drawn at the nearest possible place where it is inside the panel and overlaps no
     earlier label and no obstacle. If there is no such place, the label is drawn at the place with
-    the smallest sum of the overlap and `OUTSIDE` times the area outside the panel. The limits of the axes and the layout of the figure must not change later.
+    the smallest sum of the overlap and `OUTSIDE` times the area outside the panel. The limits of
+    the axes and the layout of the figure must not change later.
 
     Args:
         axes: the panel.

@@ -175,8 +175,8 @@ def _is_wide(
 
     A wide table has no time column, and at least one of its features has two or more steps. The
     values of the series id column are unique. If there is no such column, all columns have steps,
-    and all features have the same consecutive steps. If the options contain feature names, the table
-    is wide if all of these features have steps, and long if all of these names are column names.
+    and all features have the same consecutive steps. If the options contain feature names, the
+    table is wide if all of these features have steps, and long if all of them are columns.
     """
     requested = set(options.features or ())
     has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
