@@ -29,7 +29,7 @@ class StepSummary:
     """Summary of the times of a file.
 
     Attributes:
-        frequency: step interval as text, or "irregular".
+        frequency: up to three step intervals as text, such as "1 hour or 1 day", or "irregular".
         missing: number of missing rows, or 0 if the times are irregular.
         is_even: whether the times are regular: the step interval is known, all distances between
             rows are multiples of this interval, and no more rows are missing than there are

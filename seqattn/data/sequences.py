@@ -179,8 +179,8 @@ class Sequences:
         )  # fmt: skip
 
     def times(self, indices: slice) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        """Return the times of the source steps (n, S) and of the target steps (n, T) of some
-        sequences, or None if these times are unknown.
+        """Return the times of the source steps (n, S) and of the target steps (n, T) of the
+        sequences at the given indices, or None if these times are unknown.
 
         Times are numbers or dates, with NaN or NaT in the padding. This class always returns None.
         A subclass with times returns None only if steps are counted from 1, or if the targets do

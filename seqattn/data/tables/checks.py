@@ -1,4 +1,4 @@
-"""Functions that find invalid and empty cells in the columns of a table, and describe them."""
+"""Functions that find and describe invalid and empty cells in the columns of a table."""
 
 from __future__ import annotations
 
