@@ -1,4 +1,4 @@
-"""Sums of the errors of a forecast, accumulated chunk by chunk.
+"""Sums of the squared and absolute errors of a forecast, accumulated chunk by chunk.
 
 In shapes, N is the number of sequences, n the number of sequences in a chunk, T the target length
 and F the number of target features.
@@ -15,10 +15,10 @@ from seqattn.data.sequences import Floats, ForecastLike, Sequences
 
 
 class ErrorSums:
-    """Sums of the errors of a forecast over the observed target cells of a part.
+    """Sums of the squared and absolute errors of a forecast over the observed target cells.
 
-    NumPy adds up the errors of a chunk, and the sums of the chunks are added in order. The same
-    division into chunks therefore gives the same sums, bit for bit.
+    The sums of the chunks are added in order. The same division into chunks therefore gives the
+    same sums, bit for bit.
 
     Args:
         part: the sequences to forecast.
@@ -82,7 +82,8 @@ class ErrorSums:
 
     @property
     def by_step(self) -> list[float | None]:
-        """Mean squared error of each target step, or None for a step without observed cells."""
+        """Mean squared error of each target step, or None for a step without observed cells. The
+        list is empty if the class was created without `by_step`."""
         return self.steps.means
 
     @property

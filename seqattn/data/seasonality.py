@@ -54,13 +54,14 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
 
     - Among the lags m/2 to 3m/2, the autocorrelation is highest at lag m. The lag m is therefore a
       local maximum.
-    - At some shorter lag, the autocorrelation is at or below 0. A season meets this condition,
-      because its autocorrelation sums to 0 over the season.
-    - At lag m, the autocorrelation exceeds the upper 95% bound of a process with short memory only.
-      The bound is z sqrt((1 + 2 (r_1^2 + ... + r_q^2)) / n). This is Bartlett's formula for the
-      lags beyond q (Box, Jenkins and Reinsel 2008, "Time Series Analysis", eq. 2.1.15), where
-      r_{q + 1} is the first autocorrelation at or below 0. The quantile z is corrected for the
-      number of tested lags (Sidak 1967, "Rectangular Confidence Regions").
+    - At some shorter lag, the autocorrelation is at or below 0. A periodic series meets this
+      condition, because its autocorrelation sums to 0 over one season.
+    - At lag m, the autocorrelation exceeds the upper 95% bound for a process without correlation
+      beyond lag q. The bound is z sqrt((1 + 2 (r_1^2 + ... + r_q^2)) / n), by Bartlett's formula
+      (Box, Jenkins and Reinsel 2008, "Time Series Analysis", eq. 2.1.15). Here, r_k is the mean
+      autocorrelation at lag k, and r_{q + 1} is the first autocorrelation at or below 0. The
+      quantile z is corrected for the number of tested lags (Sidak 1967, "Rectangular Confidence
+      Regions").
 
     The autocorrelation of a smooth season has a flat maximum. Each candidate m is therefore
     replaced by the lag that, among the lags m - m/8 to m + m/8, has the highest mean
@@ -75,8 +76,9 @@ def find_season(series: SeriesCollection, longest: int | None = None) -> Season 
     window extends over the maximum season length on each side. The detrended feature is divided by
     its standard deviation. If no season is found, the search is repeated with half the maximum
     season length, and so on, because a shorter moving average removes more of a drifting level. The
-    mean autocorrelation at a lag is the mean over all pairs of observed cells at this lag. Because
-    series may share shocks, n is the number of pairs in the series with the most pairs.
+    mean autocorrelation at a lag is the mean over all pairs of observed cells at this lag. In both
+    formulas, n is the number of pairs in the series with the most pairs. The pairs of all series
+    are not added up, because several series may have the same random shocks.
 
     Args:
         series: series (L, F) with evenly spaced rows and NaN in unobserved cells.
@@ -174,8 +176,8 @@ def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Float
 
 
 def _moving_average(values: Floats, observed: NDArray[np.bool_], reach: int) -> Floats:
-    """Return the mean of the observed cells within `reach` steps before and after each step, as an
-    array (L,). The window is shorter at the ends."""
+    """Return the mean of the observed cells from `reach` steps before each step to `reach` steps
+    after it, as an array (L,). The window is shorter at the ends."""
     L = len(values)
     first, last = np.maximum(np.arange(L) - reach, 0), np.minimum(np.arange(L) + reach + 1, L)
     total = np.concatenate([[0.0], np.cumsum(values)])
@@ -184,7 +186,7 @@ def _moving_average(values: Floats, observed: NDArray[np.bool_], reach: int) -> 
 
 
 def _candidates(acf: Floats, pairs: Floats, longest: int, bound: float) -> list[int]:
-    """Return the candidates for the season length, the shortest first, as in `find_season`.
+    """Return the candidates for the season length that `find_season` describes, shortest first.
 
     Args:
         acf: (lags + 1,) autocorrelation at each lag.

@@ -1,4 +1,4 @@
-"""Functions that write the `data:` section of a config for a file."""
+"""Functions that generate the `data:` section of a config for a data file."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ class StepSummary:
     """Summary of the times of a file.
 
     Attributes:
-        frequency: step interval as text, or "irregular".
+        frequency: up to three step intervals as text, such as "1 hour or 1 day", or "irregular".
         missing: number of missing rows, or 0 if the times are irregular.
-        is_even: whether the times are regular: all distances between rows are multiples of the step
-            interval, and fewer rows are missing than present.
+        is_even: whether the times are regular: the step interval is known, all distances between
+            rows are multiples of this interval, and no more rows are missing than there are
+            distances.
     """
 
     frequency: str
@@ -156,15 +157,15 @@ def _window_lines(chunk: Chunk) -> list[str]:
 
 
 def typical_min_length(chunk: Chunk) -> int:
-    """Return the length of the shortest sequence, ignoring sequences that are far shorter than most
-    other sequences."""
+    """Return the length of the shortest sequence, ignoring sequences that are shorter than 10 steps
+    and shorter than a third of the median length."""
     lengths = chunk.points.lengths
     return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
 
 
 def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
-    """Call `propose_window` to propose window lengths for a chunk. If the times are regular,
-    missing rows count as steps."""
+    """Return the window that `propose_window` proposes for a chunk, or None if it proposes none. If
+    the times are regular, missing rows count as steps."""
     spacing = infer_spacing(chunk)
     if spacing is not None and not spacing.is_known.all():
         spacing = None

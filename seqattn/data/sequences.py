@@ -55,7 +55,8 @@ class Sequences:
     Raises:
         DataError: if a source has no steps, if a length is greater than S or T, or if a value is
             not finite, except in unobserved target cells.
-        ValueError: if the shapes of the arrays disagree.
+        ValueError: if the shapes of the arrays disagree. The shapes of `labels`, `ideal`,
+            `last_steps` and `spacing` are not checked.
     """
 
     source: Floats
@@ -146,7 +147,7 @@ class Sequences:
 
     @property
     def has_equal_lengths(self) -> bool:
-        """Whether all sources have equal lengths and all targets have equal lengths."""
+        """Whether no source and no target has padding."""
         return bool(
             (self.source_lengths == self.source_steps).all()
             and (self.target_lengths == self.target_steps).all()
@@ -178,12 +179,12 @@ class Sequences:
         )  # fmt: skip
 
     def times(self, indices: slice) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        """Return the times of the source steps (n, S) and of the target steps (n, T) of some
-        sequences, or None if these times are unknown.
+        """Return the times of the source steps (n, S) and of the target steps (n, T) of the
+        sequences at the given indices, or None if these times are unknown.
 
-        Times are numbers or dates, with NaN or NaT in the padding. This class stores no times and
-        returns None. A subclass with times returns None only if steps are counted from 1, or if the
-        targets do not continue the sources.
+        Times are numbers or dates, with NaN or NaT in the padding. This class always returns None.
+        A subclass with times returns None only if steps are counted from 1, or if the targets do
+        not continue the sources.
         """
         return None
 

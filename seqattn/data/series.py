@@ -152,7 +152,8 @@ def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | N
 def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
     """Return the chunk with only the rows for which `keep` is True, and without separate targets.
 
-    If the chunk has no times, the result has row numbers as times, counted from 1 in each sequence.
+    If the chunk has no times, the times of the result are the row numbers in the original
+    sequences, counted from 1.
     """
     points = chunk.points
     rows, series_index = np.flatnonzero(keep), np.repeat(np.arange(len(points)), points.lengths)
@@ -176,8 +177,8 @@ def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
 
 
 def remap_where(where: Where, rows: Integers) -> Where:
-    """Convert a location function for the cells of an array to a location function for the cells of
-    the given rows of this array."""
+    """Return a function for the locations of cells in the given rows of an array. The argument
+    `where` is such a function for all rows of the array."""
     return lambda row, feature: where(int(rows[row]), feature)
 
 
@@ -188,7 +189,7 @@ def has_separate_columns(config: OwnFile) -> bool:
 
 
 def ended_mask(ragged: Ragged, config: OwnFile) -> NDArray[np.bool_]:
-    """Return a mask (rows, C) that is True at cells after the end of their source or target.
+    """Return a mask (rows, columns), True at cells after the end of their source or target.
 
     A source ends at the last row with a value in any source column, and a target ends at the last
     row with a value in any target column.

@@ -45,8 +45,8 @@ class SeriesSteps:
         return np.asarray(self.order[rows]) if has_steps else None  # type: ignore[index]
 
     def of_ranges(self, ranges: RowRanges, indices: slice) -> NDArray[Any]:
-        """Return the times (n, L) of some row ranges, with NaN or NaT in the padding. The times
-        must be known."""
+        """Return the times (n, L) of the row ranges at the given indices, with NaN or NaT in the
+        padding. `order` must not be None."""
         assert self.order is not None
         L = ranges.longest
         rows = ranges.starts[indices][:, None] + np.arange(L)

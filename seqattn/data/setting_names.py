@@ -16,8 +16,8 @@ _names_options: ContextVar[bool] = ContextVar("_names_options", default=False)
 
 @contextlib.contextmanager
 def name_options() -> Iterator[None]:
-    """Make the messages of a `with` block name the options of `seqattn data check` instead of the
-    config keys."""
+    """Return a context manager in which messages contain the options of `seqattn data check`
+    instead of the config keys."""
     token = _names_options.set(True)
     try:
         yield
@@ -26,7 +26,7 @@ def name_options() -> Iterator[None]:
 
 
 def setting(key: str, value: str | Sequence[str] | None = "") -> str:
-    """Return the text that a user types to set a key of the section `data`.
+    """Return text for a message that states how to set a key of the section `data`.
 
     For example, the text is `data.ignore: ['day']`, or `--ignore day` in `seqattn data check`.
 

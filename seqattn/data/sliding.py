@@ -16,7 +16,7 @@ from seqattn.data.windows import WindowNames
 from seqattn.errors import DataError
 
 BLOCK_ROWS = 2**20
-"""Number of rows that are checked for empty cells at a time."""
+"""Maximum number of rows that are checked for empty cells at a time, unless one series has more."""
 
 
 @dataclass

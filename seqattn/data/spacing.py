@@ -42,8 +42,8 @@ class Frequency(NamedTuple):
         unit: one of `UNITS` except "unknown".
         step: interval, counted in `unit`. If the unit is "time", the interval is in microseconds.
         day: day of the month if the unit is "month" and the day is one of `END_DAYS`, otherwise 0.
-            This day is stored because, in a sequence of few rows, it can also be the last day of
-            every month.
+            This day is stored because a short sequence may not determine it. For example, 30 April
+            and 30 June are also the last days of their months.
     """
 
     unit: str
@@ -86,7 +86,8 @@ class Spacing(NamedTuple):
         unit: (N,) index of each unit in `UNITS`.
         step: (N,) interval, counted in `unit`, or in microseconds for "time"; NaN if the interval
             is unknown.
-        day: (N,) day of the month if the unit is "month", where 31 is the last day; otherwise 0.
+        day: (N,) day of the month if the unit is "month", with 31 for the last day of each month;
+            otherwise 0.
     """
 
     unit: NDArray[np.int8]
@@ -109,10 +110,10 @@ class Spacing(NamedTuple):
         """Infer the step interval of each sequence from its times.
 
         For each sequence, the grid with the fewest missing rows is chosen. The interval is the
-        smallest distance between two consecutive rows on this grid; for numbers that are not
-        integers, the mean distance gives a more precise value. A sequence of one or two rows
-        does not show whether rows are missing. Such a sequence takes the most frequent interval of
-        the longer sequences if its rows are on the grid of that interval.
+        smallest distance between two consecutive rows on this grid. For numbers that are not
+        integers, the interval is the mean distance per step, which is more precise. A sequence of
+        one or two rows does not show whether rows are missing. Such a sequence takes the most
+        frequent interval of the longer sequences if its rows are on the grid of that interval.
 
         Args:
             order: (rows,) numbers or dates that increase within each sequence.

@@ -65,8 +65,8 @@ class DataSpec:
         )  # fmt: skip
 
     def as_plain(self) -> dict[str, Any]:
-        """Return JSON-serializable data. The keys of the first checkpoint version keep their
-        names. For example, `said` contains the names of the target features."""
+        """Return the schema as JSON-serializable data. Some keys still have the names from the
+        first checkpoint version. For example, `said` contains the names of the target features."""
         return {
             "features": list(self.source_features), "said": list(self.target_features),
             "source_length": self.source_length, "target_length": self.target_length,

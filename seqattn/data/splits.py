@@ -27,7 +27,8 @@ class Splits:
             is no such baseline.
         notes: messages for the user about the files.
         split: tuple (series id, part, first step, last step) for each row range of a series in a
-            part; empty for generated data, or if there are more than `MAX_LISTED_SERIES` ranges.
+            part; empty for generated data, or if there are more than
+            `seqattn.data.file_dataset.MAX_LISTED_SERIES` ranges.
         digests: SHA-256 digest of the files for each path in the config.
         digests_by_file: SHA-256 digest of each file by file name; empty if no path covers several
             files.

@@ -53,7 +53,7 @@ class PackedNames(collections.abc.Sequence[str]):
 
 
 class SeriesStore:
-    """A store that collects series with the same layout.
+    """A store that collects series with the same columns.
 
     Args:
         folder: an empty folder for the rows, or None to keep the rows in memory.
@@ -122,7 +122,8 @@ class SeriesStore:
             yield SeriesStore(Path(place))
 
     def finish(self, name: str) -> Series:
-        """Return all series, which are valid as long as the store exists.
+        """Return all series. If the store has a folder, the series are valid only as long as the
+        files in this folder exist.
 
         Args:
             name: name of the files, for messages.

@@ -1,7 +1,7 @@
 """Generated tasks, most of which have a known true alignment.
 
-In `copy`, `reverse`, `sort`, `recall` and `lag`, a single source step determines each target step.
-The array `alignment` contains the index of this source step, or -1 if there is no such step.
+In `copy`, `reverse`, `sort`, `recall` and `lag`, at most one source step determines each target
+step. The array `alignment` contains the index of this source step, or -1 if there is no such step.
 `squares` and `polygons` have no alignment, because their target corners generally depend on several
 source corners.
 
@@ -35,7 +35,8 @@ def generate(task: Task, n: int, seed: int) -> Sequences:
     """Generate `n` sequences of a task. The result depends only on the task, `n` and the seed.
 
     Raises:
-        PluginError: if a plugin task returns anything other than `n` sequences.
+        PluginError: if a plugin task raises an exception, if it does not return `n` sequences, or
+            if `ideal` does not have the shape of the target.
     """
     if type(task) in PLUGIN_TASKS:
         return PLUGIN_TASKS[type(task)].sequences(task, n, seed)
@@ -111,7 +112,7 @@ def _build_from_alignment(
     noise: float, seed: int,
 ) -> Sequences:  # fmt: skip
     """Build sequences in which target step t is the source step `alignment[:, t]` plus noise. If
-    this index is -1, the target step is only noise."""
+    this index is -1 at a valid target step, the target step is only noise."""
     N, T = alignment.shape
     ideal = _gather_points(source, alignment)
     deviation = rng_for(seed, "data", "noise").standard_normal(ideal.shape) * noise

@@ -1,4 +1,4 @@
-"""Sources and targets as row ranges of one array, gathered on demand.
+"""Sources and targets as row ranges of arrays, gathered on demand.
 
 Overlapping windows need no more memory than the rows that they cover. Rows of a memory-mapped file
 are read batch by batch.

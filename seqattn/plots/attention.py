@@ -96,9 +96,11 @@ def attention_figure(
     same number.
 
     Args:
-        weights: one array per panel, with the shape (T, S), (S, S) or (T, T).
+        weights: one array per panel, with the shape (T, S), (S, S) or (T, T); for "relative",
+            the shape (T, 2 D + 1) with the distances -D to D.
         titles: one title per panel. A panel with the title "" has no title.
-        signed: whether the weights are signed read strengths.
+        signed: whether the weights are the signed read strengths of a model of the kind
+            `fast_weights`.
         kind: "cross", "encoder_self" or "decoder_self"; "relative" for cross-attention whose
             columns are distances from the true source point, which is the column in the middle.
         source_lengths: the number of source points of each panel; None to count the columns that

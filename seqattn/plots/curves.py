@@ -38,7 +38,7 @@ def importance_figure(importance: Mapping[str, float], title: str) -> Figure:
     """Draw one bar per config key, with the most important key at the top.
 
     Args:
-        importance: the share of each config key; the shares sum to 1.
+        importance: the importance of each config key; the values sum to 1.
         title: the title of the figure.
     """
     figure = Figure(figsize=(6.5, 0.9 + 0.32 * len(importance)), layout="constrained")

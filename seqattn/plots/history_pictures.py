@@ -87,7 +87,7 @@ class _Frame:
 def _history_frames(
     history: Arrays, max_frames: int, examples: int, layer: int, head: int
 ) -> list[_Frame]:
-    """Return the heatmaps at evenly spaced recorded epochs, including the first and the last epoch.
+    """Return the heatmaps at evenly spaced recorded epochs, including the first and the last.
 
     Raises:
         UsageError: if the model does not have this layer or this head.

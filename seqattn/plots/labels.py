@@ -1,4 +1,7 @@
-"""Placement of short labels next to points, so that labels cover neither each other nor points."""
+"""Placement of short labels next to points.
+
+If possible, labels cover neither each other nor points.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ def place_labels(
 
     Each label is drawn at the nearest possible place where it is inside the panel and overlaps no
     earlier label and no obstacle. If there is no such place, the label is drawn at the place with
-    the smallest overlap. The limits of the axes and the layout of the figure must not change later.
+    the smallest sum of the overlap and `OUTSIDE` times the area outside the panel. The limits of
+    the axes and the layout of the figure must not change later.
 
     Args:
         axes: the panel.

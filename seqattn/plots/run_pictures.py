@@ -1,5 +1,5 @@
-"""Functions that draw the pictures of a run from the files of the run folder. They do not need
-torch."""
+"""Functions that draw the pictures of a run from the files of the run folder. The functions do not
+need torch."""
 
 from __future__ import annotations
 

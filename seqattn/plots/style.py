@@ -2,7 +2,7 @@
 
 The line colors are from the colorblind-safe palette of Okabe and Ito (2008). Most lines also differ
 in their dashes, markers or widths. Names from files are drawn literally: a `$` does not start a
-formula, and control characters are escaped.
+formula, and control characters except line breaks are escaped.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FORMATS = ("png", "svg", "pdf")
 
 
 def with_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
-    """Decorate a drawing function so that it uses `STYLE` instead of the caller's matplotlib
+    """Decorate a drawing function so that the settings in `STYLE` override the caller's matplotlib
     settings."""
 
     @functools.wraps(draw)

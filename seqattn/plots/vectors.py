@@ -151,9 +151,10 @@ def _label_tips(
     axes: Axes, arrow: tuple[str, Floats] | None, vectors: Floats, listed: Sequence[int],
     color: str, obstacles: Floats | None = None,
 ) -> None:  # fmt: skip
-    """Write the number of each listed vector at the tip of the vector.
+    """Write the number of each listed vector at the tip of the vector, and the name of the main
+    arrow at its tip.
 
-    Tips that nearly coincide share one label.
+    Tips of listed vectors that nearly coincide share one label.
 
     Args:
         axes: the panel.

@@ -1,4 +1,4 @@
-"""Tables in CSV, TSV, JSON, Parquet and Arrow files, read by DuckDB.
+"""Tables in CSV, TSV, JSON, Parquet and Arrow files, which are loaded into DuckDB.
 
 A file becomes a `Table` with raw columns. Each column becomes a `Column` of numbers, times or
 words. The columns determine a `LongLayout` or a `WideLayout`. The layout determines how the rows
@@ -103,8 +103,9 @@ def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> I
 
 
 def match_feature_names(table: Table, options: ReadOptions) -> ReadOptions:
-    """Return options with the roles of the training table and with the feature names of the file,
-    which may differ from the requested names if `may_rename` is set.
+    """Return the options with the roles of the training table, if these roles are known, and with
+    the feature names of the file. If `may_rename` is set, these names may differ from the requested
+    names.
 
     Raises:
         DataError: if a feature is missing and no column can replace it.

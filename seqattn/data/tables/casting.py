@@ -1,5 +1,5 @@
-"""Functions that infer whether columns contain numbers, times or words, and SQL that casts the
-columns."""
+"""Functions that infer whether columns contain numbers, times or words, and that build the SQL for
+casting the columns."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> d
 def _plain_number_columns(
     table: Table, names: Sequence[str], options: ReadOptions
 ) -> dict[str, Column]:
-    """Return the text columns in which all cells except NULL can be cast to finite numbers. A
-    sample is checked first, then all rows."""
+    """Return the text columns in which all cells except NULL can be cast to finite numbers, by
+    name. A sample is checked first, then all rows. If the options contain a decimal comma or
+    `na_values`, the result is empty."""
     if options.decimal == "," or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}
@@ -213,8 +214,8 @@ def _unit_note(unit: str) -> str:
 
 
 def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Column | None:
-    """Convert a boolean column to 1 for true or yes and 0 for false or no. Return None if the
-    column is not boolean."""
+    """Convert a boolean column to numbers: 1 for true, t, yes and y, and 0 for false, f, no and n.
+    Return None if the column is not boolean."""
     true, false = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
     if not {word.lower() for word in sample} <= {*true, *false}:
         return None

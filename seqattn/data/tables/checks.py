@@ -1,4 +1,4 @@
-"""Checks for invalid cells among numbers or dates, and for empty cells."""
+"""Functions that find and describe invalid and empty cells in the columns of a table."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
 
 
 def describe_empty_cells(table: Table, column: Column) -> str:
-    """Return a note with the number of cells of a column that count as empty, and with their texts
-    in the file, such as 'NA'. The note is "" if there are no empty cells."""
+    """Return a note with the number of cells of a column that count as empty, and with some of
+    their texts in the file, such as 'NA'. The note is "" if there are no empty cells."""
     (count,) = table.measure(column.empty_count)
     if not count:
         return ""

@@ -47,7 +47,8 @@ def _parse_schema(message: bytes) -> dict[str, float]:
         return int(struct.unpack_from(f"<{form}", buffer, at)[0])
 
     def field(table: int, index: int) -> int:
-        """Return the position of a field of a table, or 0 if the field has its default value."""
+        """Return the position of a field of a FlatBuffers table, or 0 if the field has its default
+        value."""
         layout = table - number("i", table)
         if 4 + 2 * index >= number("H", layout):
             return 0

@@ -25,7 +25,7 @@ class TableFacts:
 
     Attributes:
         rows: number of rows.
-        columns: the columns by name.
+        columns: the columns by name, without the columns in `data.ignore`.
         ignored: the reason for leaving out each ignored column, by column name.
         reasons: the reasons for the inferred series id and time columns, as phrases.
 
@@ -109,8 +109,8 @@ class TableFacts:
         return bool(changes == self.distinct(text))
 
     def identifies_rows(self, names: Sequence[str], time: TimeColumn) -> bool:
-        """Return whether the given columns and the time together identify each row, and whether
-        each combination of values in the given columns has more than two rows on average."""
+        """Return whether the given columns and the time together identify each row. In addition,
+        each combination of values in the given columns must have more than two rows on average."""
         texts = [self.columns[name].text for name in names]
         if not self.rows > 2 * self.distinct(*texts):
             return False

@@ -31,8 +31,8 @@ def is_like_value(cell: str) -> bool:
 
 
 def requested_names(options: ReadOptions) -> set[str]:
-    """Return the column names in the options. A row that contains one of these names is a header.
-    Names that look like values are left out."""
+    """Return the names of the series, time, feature, one-hot and ignored columns in the options. A
+    row that contains one of these names is a header. Names that look like values are left out."""
     named = [*(options.features or ()), *options.ignore, *options.one_hot]
     for columns in (options.series, options.time):
         named += [] if columns is None or columns == "auto" else columns
@@ -84,8 +84,8 @@ def value_columns(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _has_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row has words in most of the columns that contain numbers or dates
-    in all later rows."""
+    """Return whether the first row has words of two or more characters in most of the columns that
+    contain numbers or dates in all later rows."""
     indices = value_columns(below) if below else []
     words = [i for i in indices if len(cells[i]) > 1 and not is_like_value(cells[i])]
     return len(words) * 2 > len(indices)

@@ -41,8 +41,8 @@ def long_chunks(
         whole: whether to yield all sequences as one chunk.
 
     Raises:
-        DataError: if a feature column contains words, if a sequence has two groups or two rows with
-            the same time, or if a series id is empty.
+        DataError: if a feature column contains words, if a one-hot column contains an unknown word,
+            if a sequence has two groups or two rows with the same time, or if a series id is empty.
     """
     features, values = _feature_sql(table, roles, options)
     notes = _sort(table, roles, values)
@@ -100,7 +100,8 @@ def _feature_sql(
     numeric column or the indicator (0 or 1) of a word in a one-hot column.
 
     Raises:
-        DataError: if a feature column contains words.
+        DataError: if a feature column contains words, or if a one-hot column contains an unknown
+            word.
     """
     names, values = list(roles.features), [roles.columns[name].sql for name in roles.features]
     for name in roles.features:
@@ -123,7 +124,7 @@ def _feature_sql(
 
 
 def _one_hot_words(table: Table, name: str, text: str, options: ReadOptions) -> tuple[str, ...]:
-    """Return the words of a one-hot column that are features: the words in the options, or all
+    """Return the words of a one-hot column that become features: the words in the options, or all
     words if the options contain no words for this column.
 
     Raises:

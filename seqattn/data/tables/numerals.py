@@ -146,8 +146,9 @@ def find_numeral(
 
 
 def _units_of_sample(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return a pair (unit, units) for a sample. The unit is "" unless all numbers share one unit.
-    The units are empty unless most numbers have one of several units."""
+    """Return a pair (unit, units) for a sample. The unit is "" unless all numbers have the same
+    unit. The units are empty unless most numbers have a unit and these units differ. Both are empty
+    if fewer than four fifths of the cells are numbers."""
     found: dict[str, int] = {}
     for word in sample:
         match = UNIT.fullmatch(word)

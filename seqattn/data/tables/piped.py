@@ -1,4 +1,5 @@
-"""Reader of tables from a pipe. Reading in blocks lets forecasts begin before the pipe ends."""
+"""Reader of tables from a pipe. A table is read in blocks, so that forecasts can begin before the
+pipe ends."""
 
 from __future__ import annotations
 
@@ -93,8 +94,8 @@ def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> Te
 
 
 def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) -> Iterator[bytes]:
-    """Merge the first blocks until the merged block is sufficient. Yield the merged block and all
-    later blocks."""
+    """Merge the first blocks until `is_enough` is true for the merged block. Yield the merged block
+    and all later blocks."""
     head = b""
     for block in blocks:
         head += block
@@ -110,8 +111,9 @@ def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) ->
 def _is_enough(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
     """Return whether the first lines are sufficient to find the series id column.
 
-    A header and a row are sufficient if the options name this column, if the header contains an
-    unambiguous name for it, or if all columns are features or usual time columns.
+    A header and a row are sufficient if the options specify this column, if the header contains an
+    unambiguous name for it, or if all columns are features or usual time columns. Otherwise,
+    `MIN_LINES` lines or `BLOCK_BYTES` bytes are sufficient.
     """
     lines = head.count(b"\n")
     if lines < 2 or lines >= MIN_LINES or len(head) >= BLOCK_BYTES:

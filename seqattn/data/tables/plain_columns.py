@@ -66,7 +66,8 @@ class PlainColumn:
 def plain_columns(
     header: Sequence[str], rows: Sequence[Sequence[str | None]], options: ReadOptions
 ) -> dict[int, PlainColumn]:
-    """Return the plain columns of a sample by column index."""
+    """Return the plain columns of a sample by column index. The result is empty if the options
+    contain `na_values` or if the table has a single column."""
     if options.na_values or len(header) == 1:
         return {}
     series = () if options.series == "auto" else options.series
@@ -154,7 +155,7 @@ def create_rows(
 def _try_create(
     connection: duckdb.DuckDBPyConnection, source: str, width: int, plain: dict[int, PlainColumn]
 ) -> bool:
-    """Create the table, and return whether all cells of the plain columns are plain."""
+    """Create the table if all cells of the plain columns are plain, and return whether they are."""
     import duckdb
 
     cells = [f"c{index}" for index in range(width)]

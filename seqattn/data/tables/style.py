@@ -1,5 +1,7 @@
-"""Detection of the style of a table. Forecasts for a table are written in the style of this
-table."""
+"""Detection of the style of a table: the delimiter, the decimal mark and the time formats.
+
+Forecasts for a table are written in the style of this table.
+"""
 
 from __future__ import annotations
 

@@ -115,12 +115,11 @@ def combine_time_columns(
     table: Table, columns: Sequence[Column], options: ReadOptions
 ) -> TimeColumn:
     """Combine several columns into the times of the rows. The columns contain the year, the month
-    and so on, or a date and then an hour or a time of day.
+    and so on, or a date and then an hour or a time of day. Hour 24 is hour 0 of the next day.
 
     Raises:
         DataError: if the cells of a row do not form a valid time: a cell is empty or cannot be
-            read, a part is not a whole number, or there is no such month, day or hour. Hour 24 is
-            hour 0 of the next day.
+            read, a part is not a whole number, or there is no such month, day or hour.
     """
     names = tuple(column.name for column in columns)
     first, *others = columns

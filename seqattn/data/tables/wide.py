@@ -175,8 +175,8 @@ def _is_wide(
 
     A wide table has no time column, and at least one of its features has two or more steps. The
     values of the series id column are unique. If there is no such column, all columns have steps,
-    and all features have the same consecutive steps. If the options name the features, the table is
-    wide if all of them have steps and long if all of them are columns.
+    and all features have the same consecutive steps. If the options contain feature names, the
+    table is wide if all of these features have steps, and long if all of them are columns.
     """
     requested = set(options.features or ())
     has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
@@ -206,7 +206,8 @@ def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterato
     """Yield the sequences of a wide table in chunks.
 
     Raises:
-        DataError: if a cell is not a number, or if a series id or a group is missing.
+        DataError: if a cell is not a number, if a series id or a group is missing, or if the table
+            has no rows.
     """
     columns = infer_columns(table, options, wide.cells)
     for column in columns.values():
