@@ -35,12 +35,12 @@ Names = Sequence[str] | None
 
 @dataclass(frozen=True)
 class Stage:
-    """A table with the numbers of one computed quantity.
+    """A table with the numbers of one quantity.
 
     Attributes:
         name: the name of the quantity.
-        formula: the formula that computes the quantity from previous stages; empty for inputs and
-            parameters.
+        formula: the formula of the quantity, or a text about the origin of the numbers; may be
+            empty for inputs and parameters.
         columns: the names of the columns.
         rows: for each row, the name of the row and one number per column.
     """
@@ -140,7 +140,7 @@ class Record:
 
 @dataclass(frozen=True)
 class AttentionStep:
-    """The unrounded tensors of one query, and the record that explains one attention head.
+    """The unrounded tensors of one query, and the record with the arithmetic of one attention head.
 
     Attributes:
         record: the record to which stages are added.
