@@ -95,8 +95,8 @@ class AttentionMap:
     """The weights of one attention layer, and the meaning of these weights.
 
     Attributes:
-        weights: the weights (..., N, A, queries, keys). Weights of keys in the padding of the source
-            are 0.
+        weights: the weights (..., N, A, queries, keys). The weights of keys in the padding of the
+            source are 0.
         kind: the kind of attention. "cross" means that the target attends to the source, (T, S).
             "encoder_self" means that the source attends to itself, (S, S). "decoder_self" means
             that the target attends to itself, (T, T), with weight 0 for later steps.
@@ -258,7 +258,7 @@ class Seq2SeqModel(nn.Module, ABC):
                 weights.
 
         Raises:
-            ValueError: if shapes or lengths do not fit together.
+            ValueError: if shapes or lengths do not fit together, or if `steps` is less than 1.
             DataError: if a source has a length for which the skip connection has no weights.
             UsageError: if the model does not accept the lengths or the override.
         """

@@ -106,7 +106,7 @@ class Override:
                 )
 
     def start(self) -> WeightIntervention:
-        """Return a new intervention for one forecast, which starts at the first decoder step."""
+        """Return a new intervention, to be applied to one forecast from the first decoder step."""
         return _OverrideIntervention(self)
 
 
@@ -124,7 +124,7 @@ class ForcedWeights:
     weights: Tensor
 
     def start(self) -> WeightIntervention:
-        """Return a new intervention for one forecast, which starts at the first decoder step."""
+        """Return a new intervention, to be applied to one forecast from the first decoder step."""
         return _ForcedIntervention(self.weights)
 
 

@@ -78,8 +78,8 @@ class Location(nn.Module, ABC):
         return None
 
     def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
-        """Add the stages that compute the weights (S,) of one head from the printed scores (S,) of
-        this head.
+        """Add the stages in which the weights (S,) of one head are computed from the printed scores
+        (S,) of this head.
 
         The default implementation adds the model's weights without arithmetic.
         """
@@ -271,8 +271,8 @@ def build_location(config: LocationKnobs | None, hidden: int, heads: int) -> Loc
 
 def valid_lengths(keep: Tensor | None, like: Tensor) -> Tensor:
     """Count the valid source steps in the mask `keep` (..., N, [1,] S), and return integers (...,
-    N, [1,] 1). If `keep` is None, return a tensor without axes that contains S, the size of the last
-    axis of `like`."""
+    N, [1,] 1). If `keep` is None, return a tensor without axes that contains S, the length of the
+    last axis of `like`."""
     if keep is None:
         return torch.full((), like.shape[-1], device=like.device)
     return keep.sum(dim=-1, keepdim=True)

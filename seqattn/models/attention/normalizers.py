@@ -86,7 +86,7 @@ class Normalizer(nn.Module, ABC):
         """
 
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
-        """Add the stage that computes the weights of one head from the scores of this head.
+        """Add the stage in which the weights of one head are computed from the scores of this head.
 
         The default implementation adds the model's weights without arithmetic.
 
@@ -220,7 +220,8 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
     """Compute the softmax over the source. The weights are exactly 0 at masked positions.
 
     If all positions of a row are masked, the weights of the row are NaN rather than uniform over
-    the padding. A source without valid steps is rejected, so such rows do not occur.
+    the padding. Such rows do not occur with loaded data, because loading rejects sources without
+    steps.
 
     Args:
         scores: the scores (..., N, T, S).

@@ -122,7 +122,8 @@ class Score(nn.Module, ABC):
         """
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
-        """Add the stages that compute the scores of one head from encoder and decoder states.
+        """Add the stages in which the scores of one head are computed from encoder and decoder
+        states.
 
         The default implementation adds the model's scores without arithmetic.
         """
