@@ -210,8 +210,8 @@ class CellsPass:
             self.affine(self.gi[cell], self.batch.x[:, slots].flatten(1, 2), cell, "ih")
 
     def b1_inputs(self) -> None:
-        """Compute the gradients of the parameters for all steps at once: dW = dgi^T x, dU = dgh^T h,
-        db = the sum of dgi, and dc = the sum of dgh."""
+        """Compute the gradients of the parameters for all steps at once: dW = dgi^T x and
+        dU = dgh^T h; db is the sum of dgi, and dc is the sum of dgh."""
         tape, grad = self.tape, self.parameters.grad
         self.gates.inputs_backward(slice(None))
         for cell, slots in self.slots.items():

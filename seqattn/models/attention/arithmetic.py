@@ -115,8 +115,8 @@ class Record:
 
     def add_map(self, name: str, formula: str, linear: Linear, inputs: Array, of_model: Array,
                 outputs: slice, rows: Names = None) -> Array:  # fmt: skip
-        """Add a stage with the output of a linear layer for printed vectors. If the weight matrix is
-        small enough to print, add a stage with the weights and the bias before this stage.
+        """Add a stage with the output of a linear layer for printed vectors. If the weight matrix
+        is small enough to print, add a stage with the weights and the bias before this stage.
 
         Args:
             formula: the formula of the stage, such as "q = W_q h + b_q".
