@@ -155,7 +155,7 @@ class Linear(nn.Module):
 
 
 class LearnedVector(nn.Module):
-    """A learned vector with a constant initial value, such as a temperature or a baseline.
+    """A learned vector, such as a temperature or a baseline, with a constant initial value.
 
     Args:
         init: the initial value of all elements.

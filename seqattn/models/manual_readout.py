@@ -12,8 +12,9 @@ Each forward stage (F3, F4) is followed by its backward stage (B3, B4). The lett
 defined in `seqattn.models.op_tape`. For any x, dx is the gradient of the loss with respect to x.
 Four identities simplify the passes with attention.
 
-1. Every dot-product score is a bilinear form of a decoder state h and an encoder state e. With
-   q = W_q h + b_q and k = W_k e + b_k (Vaswani et al. 2017, section 3.2.1),
+1. Every dot-product score is a bilinear form of a decoder state h and an encoder state e, plus
+   terms that depend on at most one of them. With q = W_q h + b_q and k = W_k e + b_k (Vaswani et
+   al. 2017, section 3.2.1),
 
        q . k / sqrt(K) = h^T M e + v . e + (a term that does not depend on e)
        M = W_q^T W_k / sqrt(K),  v = W_k^T b_q / sqrt(K)
