@@ -40,7 +40,9 @@ def build_model(
             requires; None if the lengths are unknown.
 
     Raises:
-        PluginError: if the config selects a skip connection that the plugin's model does not build.
+        PluginError: if the config selects a skip connection that the plugin's model does not build,
+            or if a module has parameters without an initial distribution; see `init_parameters`.
+        ValueError: if `model.skip` is `linear` and `lengths` is None.
     """
     model = _construct(config, features, lengths)
     if config.skip != "none" and model.skip is None and type(config) in PLUGIN_MODELS:

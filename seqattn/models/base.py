@@ -95,15 +95,16 @@ class AttentionMap:
     """The weights of one attention layer, and the meaning of these weights.
 
     Attributes:
-        weights: the weights (..., N, A, queries, keys), which are 0 at the padding of the source.
+        weights: the weights (..., N, A, queries, keys). The weights of keys in the padding of the
+            source are 0.
         kind: the kind of attention. "cross" means that the target attends to the source, (T, S).
             "encoder_self" means that the source attends to itself, (S, S). "decoder_self" means
             that the target attends to itself, (T, T), with weight 0 for later steps.
         meaning: the meaning of the model's own weights. With "distribution", the weights are
             non-negative, and the weights of each valid query sum to 1. With "partial", the weights
             are non-negative, and the weights of each query sum to at most 1. With "strength", the
-            weights are signed, and each weight is the coefficient of a past state in a read from
-            fast weights.
+            weights are signed, and each weight is the coefficient of a past state in the vector
+            that is read from the fast weights.
         layer: the index of the layer among the layers of the same kind, counted from 0.
     """
 
@@ -129,11 +130,12 @@ class SampledActions:
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """A forecast, and the attention weights that produced the forecast.
+    """A forecast, and the attention weights from which the forecast was computed.
 
     Attributes:
         values: the forecast, (..., N, T, F).
-        attention: one map per attention layer; empty for a model without attention.
+        attention: one map per attention layer; empty for a model without attention, or if no
+            weights were requested.
         actions: the values that REINFORCE needs; None without REINFORCE or without sampling.
     """
 
@@ -247,7 +249,7 @@ class Seq2SeqModel(nn.Module, ABC):
         """Forecast `steps` steps from the source alone (free running, also called autoregressive).
 
         Args:
-            source: the sources (..., N, S, F). Values after the last valid step are never read.
+            source: the sources (..., N, S, F). Values after the last valid step have no effect.
             steps: the number of steps T, 1 or more.
             source_lengths: number of valid steps of each source, (..., N); None if all S steps are
                 valid.
@@ -256,7 +258,7 @@ class Seq2SeqModel(nn.Module, ABC):
                 weights.
 
         Raises:
-            ValueError: if shapes or lengths do not fit together.
+            ValueError: if shapes or lengths do not fit together, or if `steps` is less than 1.
             DataError: if a source has a length for which the skip connection has no weights.
             UsageError: if the model does not accept the lengths or the override.
         """

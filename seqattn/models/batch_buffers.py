@@ -52,7 +52,7 @@ class BufferShape(NamedTuple):
         R, N, S, T, F, H: see `seqattn.models.op_tape`.
         ragged: whether the batch has source lengths.
         mask: size of the last axis of the target mask. The size is 0 if there is no mask, 1 if the
-            mask has one value per step, and F if the mask has one value per feature.
+            mask has one value per step, and F if the mask has one value per step and feature.
     """
 
     R: int

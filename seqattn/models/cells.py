@@ -42,7 +42,7 @@ class Cell(nn.Module, ABC):
     """The interface of every cell.
 
     Attributes:
-        num_gates: the number of gates and candidates. A weight has `num_gates` * H rows.
+        num_gates: the number of gates and candidates. Each weight matrix has `num_gates` * H rows.
         num_state_tensors: W / H, which is 2 for an LSTM and 1 for a GRU and an RNN.
         hidden: the width H of the output.
         kernel: the function that computes one step; a compiled function may replace it.
@@ -117,8 +117,8 @@ class Cell(nn.Module, ABC):
         inputs of the L steps.
 
         Before the product, while the rows are still narrow, the method moves the axis of steps in
-        front of the axis of sequences. It can then split the product into steps without a copy, and
-        the backward pass only concatenates the gradients of the steps.
+        front of the axis of sequences. The method can then split the product into steps without a
+        copy, and the backward pass of the split only concatenates the gradients of the steps.
         """
         *_, N, L, _ = inputs.shape
         if L == 1:
@@ -306,7 +306,7 @@ def lstm_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Ten
 
 
 def rnn_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor) -> Tensor:
-    """Compute one step of `RNN`. The shapes are as in `gru_step`, with H in place of 3H."""
+    """Compute one step of `RNN`. The arguments are as in `gru_step`, with H in place of 3H."""
     return (projected + recurrent_term(state, weight, bias)).tanh()
 
 

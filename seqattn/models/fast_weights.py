@@ -55,8 +55,8 @@ class StateMemory(NamedTuple):
 
     Attributes:
         states: the written states (..., N, L, H).
-        factors: the factor rate * decay^age of each written state, (..., N, L), where the age is
-            the number of later writes; 0 for padding.
+        factors: the factor of each written state, (..., N, L). The factor of padding is 0. Every
+            other factor is rate * decay^age, where the age is the number of later writes.
     """
 
     states: Tensor

@@ -7,9 +7,10 @@ R runs have the shape (R, out, in).
 
 With several runs and narrow states, the axis of sequences is innermost in memory: a tensor (R, N,
 ..., H) keeps its shape but has the strides of (R, H, ..., N). If the features were innermost, an
-operation on some features of all sequences would access memory with a stride of a few numbers,
-which takes longer than the arithmetic. Cells select the layout with `uses_batch_innermost`. The
-operations on the states of cells preserve the layout, and give correct results for any strides.
+operation on some features of all sequences would access memory with a stride of a few numbers, and
+these accesses would take longer than the arithmetic. Cells select the layout with
+`uses_batch_innermost`. The operations on the states of cells preserve the layout, and give correct
+results for any strides.
 
 Under `torch.autocast`, matrix products are computed in bfloat16, and the results are converted to
 float32 (`at_least_float32`). Everything between two products is therefore in float32: states,
@@ -154,7 +155,7 @@ class Linear(nn.Module):
 
 
 class LearnedVector(nn.Module):
-    """A learned vector with a constant initial value, such as a temperature or a baseline.
+    """A learned vector, such as a temperature or a baseline, with a constant initial value.
 
     Args:
         init: the initial value of all elements.

@@ -1,13 +1,14 @@
 """The loss of a common family of recurrent models, with a hand-written backward pass.
 
 Autograd records every operation, and for small models the recording takes longer than the
-arithmetic. This file contains the forward and backward passes of one model family: the encoder-
-decoder of `recurrent.py` with one layer of GRUs, LSTMs or simple recurrent networks and with
-`readout: linear`, either without attention, or with `context: output` and any number of heads of a
-uniform or dot-product score, or one head of an additive score. The function `supports` checks all
-conditions. Each forward stage below (F1, F2) is followed by its backward stage (B1, B2). The gates
-of the cells are in `manual_gates.py`, and the stages F3 and F4 are in `manual_readout.py` and
-`manual_additive.py`. The file is optional: without it, autograd computes the gradient.
+arithmetic. This file contains the forward and backward passes of one model family: the
+encoder-decoder of `recurrent.py` with one layer of GRUs, LSTMs or simple recurrent networks and
+with `readout: linear`. A model of this family has either no attention or attention with `context:
+output`. A uniform or dot-product score can have any number of heads, and an additive score has one
+head. The function `supports` checks all conditions. Each forward stage below (F1, F2) is followed
+by its backward stage (B1, B2). The gates of the cells are in `manual_gates.py`, and the stages F3,
+F4, B3 and B4 are in `manual_readout.py` and `manual_additive.py`. The file is optional: without it,
+autograd computes the gradient.
 
 The letters in shapes are defined in `seqattn.models.op_tape`. For any x, dx is the gradient of the
 loss with respect to x. A step maps the state in a slot to the state in the next slot:
@@ -78,7 +79,8 @@ def supports(model: object) -> bool:
 
 
 def _has_readout(attention: Attention) -> bool:
-    """Return whether a readout implements attention with classes in `SUPPORTED_CLASSES`."""
+    """Return whether a readout implements an attention whose modules all have classes in
+    `SUPPORTED_CLASSES`."""
     return attention.location is None and (
         attention.heads == 1 or type(attention.score) is not AdditiveScore
     )
@@ -87,13 +89,14 @@ def _has_readout(attention: Attention) -> bool:
 def is_faster(model: RecurrentModel, source_steps: int, pairs: int) -> bool:
     """Return whether training a supported model is faster with this file than with autograd.
 
-    For very many attention weights, the time is spent in memory. With A heads, this file computes
-    each score from all H features of a state, and autograd from H / A features, so for wide states
-    and long sources, autograd is faster.
+    If there are very many attention weights, memory access takes most of the time, and this file is
+    not faster. With A heads, this file computes each score from all H features of a state, but the
+    model computes each score from H / A features. Autograd is therefore faster for wide states and
+    long sources.
 
     Args:
         model: a supported model.
-        source_steps: number of source steps in a batch, S.
+        source_steps: the source length S of a batch.
         pairs: number of (source step, target step) pairs in a batch of all runs.
     """
     heads = 1 if model.attention is None else model.attention.heads
@@ -179,8 +182,8 @@ class CellsPass:
         gi = W x + b,  gh = U h + c,  h' = gates of gi, gh and the state; see `Gates`
 
     Attributes:
-        states, dstates: the states and the gradients of the states, (slots + 1, R, N, H). The views
-            `encoded` and `decoded` have the shape (S or T, R, N, H).
+        states, dstates: the states in all slots, and the gradients of the states, (D + T + 1, R, N,
+            H). The view `encoded` is (S, R, N, H), and the view `decoded` is (T, R, N, H).
     """
 
     def __init__(
@@ -207,8 +210,8 @@ class CellsPass:
             self.affine(self.gi[cell], self.batch.x[:, slots].flatten(1, 2), cell, "ih")
 
     def b1_inputs(self) -> None:
-        """Compute dW = dgi^T x and dU = dgh^T h over all steps, and the sums db of dgi and dc of
-        dgh."""
+        """Compute the gradients of the parameters for all steps at once: dW = dgi^T x and
+        dU = dgh^T h; db is the sum of dgi, and dc is the sum of dgh."""
         tape, grad = self.tape, self.parameters.grad
         self.gates.inputs_backward(slice(None))
         for cell, slots in self.slots.items():
@@ -221,7 +224,8 @@ class CellsPass:
             tape.record(torch.sum, both, 1, out=dbiases)
 
     def affine(self, out: Tensor, x: Tensor, cell: str, name: str) -> None:
-        """Compute out (G, R, n, H) = W x + b (name: ih) or U x + c (name: hh) for x (R, n, in)."""
+        """Write W x + b, or U x + c if `name` is `hh` instead of `ih`, into out (G, R, n, H). The
+        input x is (R, n, in)."""
         weight, bias = self.weight[f"{cell}.weight_{name}"], self.weight[f"{cell}.bias_{name}"]
         self.tape.matmul_by_gate(out, x, weight, bias)
 
@@ -334,16 +338,17 @@ class ForwardBackward:
                 run(self.b4_input, first, feed, all_steps is not None)
 
     def readout_of_all_steps(self, plan: tuple[Segment, ...]) -> ReadoutOfAllSteps | None:
-        """Return the readout if it reads all steps at once, after the last segment of the plan.
-        Return None if it reads the steps of each segment at the end of the segment."""
+        """Return the readout if it processes all steps at once, after the last segment of the plan.
+        Return None if it processes the steps of each segment at the end of the segment."""
         is_stepwise = all(last - first == 1 for first, last, _ in plan)
         if is_stepwise or not isinstance(self.readout, BilinearScores | NoAttention):
             return None
         return self.readout
 
     def blocks(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Split the steps `first` to `last - 1` into blocks of the readout. All blocks except the
-        last block end at multiples of the block size, so the tape records few different blocks."""
+        """Split the steps `first` to `last - 1` into blocks of at most `readout.block` steps. All
+        blocks except the last block end at multiples of `readout.block`, so the tape records few
+        different blocks."""
         while first < last:
             end = min(last, first - first % self.readout.block + self.readout.block)
             yield first, end

@@ -14,10 +14,10 @@ from seqattn.models.op_tape import OpTape
 
 
 class Gates:
-    """The elementwise operations of a cell for L steps, with G gates.
+    """The elementwise operations of L steps of a cell with G gates.
 
     Attributes:
-        num_gates: G.
+        num_gates: the number of gates, G.
         gh: the values of gh at all steps, (L, G, R, N, H). The caller fills them.
         dgi, dgh: the gradients of gi and gh, (R, L, N, G, H). Both are views of the buffer `dg` (R,
             L, N, 2, G, H).
@@ -45,14 +45,14 @@ class Gates:
         """Compute the derivatives of all steps, before the first call of `step_backward`."""
 
     def step_backward(self, step: int) -> None:
-        """Compute dgh from dh', and add to dh the terms that do not depend on gh."""
+        """Compute dgh from dh', and add to dh the terms that do not flow through gh."""
 
     def inputs_backward(self, steps: slice) -> None:
         """Compute dgi from dh' and dgh."""
 
     def copy_state(self, index: Tensor, steps: slice, target: int) -> None:
-        """Copy the part of the state that is not h. The default is for cells whose whole state is
-        h, and does nothing.
+        """Copy the part of the state that is not h. The default implementation, for cells whose
+        whole state is h, does nothing.
 
         Args:
             index: for each sequence, the slot to copy, counted from 0 at the first slot of `steps`,
@@ -66,7 +66,7 @@ class Gates:
 
 
 class GRUGates(Gates):
-    """The gates of a GRU (Cho et al. 2014, in the variant of `cells.GRU`) for L steps:
+    """The gates of a GRU (Cho et al. 2014, in the variant of `cells.GRU`):
 
         r = sigmoid(gi_r + gh_r),  z = sigmoid(gi_z + gh_z),  n = tanh(gi_n + r gh_n)
         h' = (1 - z) n + z h
@@ -139,13 +139,14 @@ class GRUGates(Gates):
 
 class LSTMGates(Gates):
     """The gates of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al.
-    2000, in the variant of `cells.LSTM`) for L steps:
+    2000, in the variant of `cells.LSTM`):
 
         i, f, o = sigmoid(gi + gh), g = tanh(gi_g + gh_g)
         c' = f c + i g
         h' = o tanh(c')
 
-    The gradients of the memory cells and the gates are:
+    The gradients are as follows. Here, di, df, dg and do are the gradients with respect to the
+    arguments of the sigmoids and of tanh, not with respect to their results:
 
         dc' += dh' o (1 - tanh(c')^2)                dc += dc' f
         di = dc' g i (1 - i)                         df = dc' c f (1 - f)
@@ -221,7 +222,7 @@ class LSTMGates(Gates):
 
 
 class RNNGates(Gates):
-    """The only gate of a simple recurrent network (Elman 1990): h' = tanh(gi + gh).
+    """The elementwise operation of a simple recurrent network (Elman 1990): h' = tanh(gi + gh).
 
     The constructor and the attributes are described in `Gates`.
     """

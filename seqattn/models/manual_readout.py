@@ -12,16 +12,18 @@ Each forward stage (F3, F4) is followed by its backward stage (B3, B4). The lett
 defined in `seqattn.models.op_tape`. For any x, dx is the gradient of the loss with respect to x.
 Four identities simplify the passes with attention.
 
-1. Every dot-product score is a bilinear form of a decoder state h and an encoder state e. With
-   q = W_q h + b_q and k = W_k e + b_k (Vaswani et al. 2017, section 3.2.1),
+1. Every dot-product score is a bilinear form of a decoder state h and an encoder state e, plus
+   terms that depend on at most one of them. With q = W_q h + b_q and k = W_k e + b_k (Vaswani et
+   al. 2017, section 3.2.1),
 
        q . k / sqrt(K) = h^T M e + v . e + (a term that does not depend on e)
        M = W_q^T W_k / sqrt(K),  v = W_k^T b_q / sqrt(K)
 
    Softmax is invariant to a term that is equal for all e, so the gradient of b_k is zero. For
-   `general` (h^T W e; Luong et al. 2015, section 3.1), M is its matrix W, and v = 0. For `uniform`,
-   M = 0. For dot products without projections, M is a multiple of the identity.
-2. Weights sum to 1, so the output projection W_c of the context can be applied to the values:
+   `general` (h^T W e; Luong et al. 2015, section 3.1), M = W and v = 0. For `uniform`, M = 0 and
+   v = 0. For dot products without projections, M is a multiple of the identity, and v = 0.
+2. Weights sum to 1, so the output projection W_c of the context can be applied to the values
+   V e_s + u:
    W_c sum_s w_s (V e_s + u) = sum_s w_s (W_c V e_s) + W_c u.
 3. The state's term of the output, W_h h + b, is one more linear map of the state, so it is computed
    in the same matmul as the scores or the projected query.
@@ -52,7 +54,7 @@ from seqattn.models.op_tape import OpTape
 
 
 class Recurrence(Protocol):
-    """The states that a readout reads, and the gradients that it adds to.
+    """The states that a readout reads, and the gradients of the states, to which the readout adds.
 
     Attributes:
         encoded, dencoded: the encoder states and their gradients, (S, R, N, H).
@@ -71,7 +73,7 @@ class Readout(Protocol):
 
     Attributes:
         y, dy: the outputs and their gradients, (R, N, T, F). The caller fills `dy`.
-        block: the number of steps that fit into one call of `f4_read` or `b4_read`.
+        block: the largest number of steps of one call of `f4_read` or `b4_read`.
     """
 
     y: Tensor
@@ -98,9 +100,9 @@ class ReadoutOfAllSteps(Readout, Protocol):
     backward pass then starts before the gradients of all outputs are complete."""
 
     def b4_add(self, t: int, dy: Tensor) -> None:
-        """Add another gradient, (R, N, F), of the output of step t, for which `b4_read` has been
-        called. B4 is linear in the gradient of the output, so B4 runs for `dy` alone, and the
-        results are added."""
+        """Process another gradient dy (R, N, F) of the output of step t, after `b4_read` has
+        processed this step. B4 is linear in the gradient of the output, so B4 runs for dy alone,
+        and the results are added to the results of `b4_read`."""
 
 
 class NoAttention:
@@ -206,7 +208,8 @@ class BilinearScores:
     Attributes:
         memory: array (A * S + F, R, N, H + 1 + F). The last axis contains the key (H numbers), the
             bias (1 number) and the value (F numbers).
-        joint, djoint: `joint` and its gradient, (R, N, T, A * S + F). The last F columns are dy.
+        joint, djoint: `joint` and its gradient, (R, N, T, A * S + F). The last F columns of
+            `djoint` are dy.
         C: the number of scores of a query, A * S.
     """
 

@@ -1,5 +1,5 @@
-"""Estimates of the number of values that a model stores per sequence. The estimates are approximate
-and are meant to be upper bounds.
+"""The number of activations and of attention weights of a model per sequence. The number of
+activations is an estimate that is meant to be an upper bound.
 
 Here, S is the source length, T the target length, H the width of a recurrent state, D the width of
 a Transformer, and K the width of the keys.
@@ -27,7 +27,7 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
     - A recurrent model stores 40 * H numbers per step, for each layer and direction. For each pair
       of a source step and a target step, a recurrent model also stores 6 numbers per head. Each
       head after the first adds 2 * H numbers per source step. An additive score adds 4 * K numbers
-      per pair, and location-based addressing adds a few numbers per pair and head.
+      per pair, and location-based addressing adds at least 8 numbers per pair and head.
     - At every step and in every iteration of the inner loop, a model with fast weights stores the
       past states or the matrix, whichever is smaller.
     - A Transformer stores the activations of every sublayer. If the run is trained alone, torch's

@@ -39,8 +39,8 @@ class Noise(NamedTuple):
         attention: numbers uniform over [0, 1], (..., N, [A,] L), from which hard attention samples
             positions; None if the model samples no positions. Rounding to float32 can make a number
             1.0.
-        layer_dropout: one tensor (..., N, L, H) per layer except the first, with the dropout
-            factors of the layer's input.
+        layer_dropout: for each decoder layer except the first, the dropout factors of the layer's
+            input, (..., N, L, H); empty for no dropout.
         readout_dropout: dropout factors of the readout's input, (..., N, L, W); None for no
             dropout.
     """
@@ -68,7 +68,7 @@ NO_NOISE = Noise()
 
 
 def dropout_factors(rng: RNG, p: float, like: Tensor, *shape: int) -> Tensor:
-    """Draw dropout factors in the dtype of `like`. A factor is 0 with probability p, and otherwise
-    1 / (1 - p)."""
+    """Draw dropout factors in the dtype of `like`. A factor is 0 with probability p; otherwise, the
+    factor is 1 / (1 - p)."""
     kept = rng.uniform("dropout", *shape) >= p
     return kept.to(like.dtype) / (1 - p)

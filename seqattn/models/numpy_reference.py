@@ -4,8 +4,8 @@ module.
 The code is simple rather than fast. Each forward function has a backward function. The forward
 function returns its result and a cache of intermediate values. The backward function takes the
 gradient of the loss with respect to that result and returns the gradients with respect to all
-inputs. The backward function goes through the forward computation in reverse order, and before each
-gradient, a comment gives the forward step.
+inputs. The backward function processes the steps of the forward function in reverse order. A
+comment before each gradient gives the forward step.
 
     weights = glorot_weights("scaled_dot", query=3, key=5, value=7, width=2, output=4, seed=1)
     output, cache = attention_forward(query, key, value, weights)
@@ -102,8 +102,8 @@ def scaled_dot_backward(dscores: Array, cache: Cache) -> tuple[Array, Array]:
 
 
 def general_forward(query: Array, key: Array, weight: Array) -> tuple[Array, Cache]:
-    """Compute q^T W k (Luong et al. 2015, "Effective Approaches to Attention-based NMT", section
-    3.1, general).
+    """Compute q^T W k (Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine
+    Translation", section 3.1, general).
 
     Args:
         query: the queries (N..., T, Q).
@@ -274,7 +274,7 @@ def attention_forward(
     keep: Bools | None = None,
     causal: bool = False,
 ) -> tuple[Array, Cache]:
-    """Compute attention: for each query, the mean of the values, weighted by softmax(scores).
+    """Compute attention: for each query, the mean of the values with the weights softmax(scores).
 
     Args:
         query: the queries (N..., T, Q).
@@ -369,8 +369,8 @@ def glorot_weights(
 ) -> dict[str, Array]:
     """Draw initial weights for `attention_forward`. The initial biases are 0.
 
-    Each matrix is drawn from U(-b, b), b = sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010,
-    "Understanding the difficulty of training deep feedforward networks", eq. 16).
+    Each matrix is drawn from U(-b, b) with b = sqrt(6 / (inputs + outputs)) (Glorot and Bengio
+    2010, "Understanding the difficulty of training deep feedforward networks", eq. 16).
 
     Args:
         query, key, value: the widths Q, C and V.

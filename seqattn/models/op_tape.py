@@ -3,9 +3,9 @@ batch of a shape and replayed for all other batches of this shape. A tape is sim
 graph, but it works on any device.
 
 `manual_backward.py` consists of operations on a tape. An operation writes into a buffer and reads
-views of buffers. The buffers are the same tensors for every batch of a shape. A list of operations
-with their arguments is therefore a program, and a replay of this list executes no other Python
-code.
+views of buffers. The buffers are the same tensors for every batch of a shape, so a list of
+operations with their arguments can be replayed for each batch. A replay executes no Python code
+except the calls of these operations.
 
 In shapes, R is the number of runs, N the number of sequences, S the source length, T the target
 length, F the number of features, and H the width of the state.
@@ -34,8 +34,8 @@ class OpTape:
 
     The method `run` executes a function that consists of operations (`record`, `matmul`, ...), and
     records these operations. A second call of `run` with the same function and arguments replays
-    the record. The function must therefore not branch on values in a buffer, and must allocate all
-    tensors with `new`.
+    the record. The function must therefore not branch on values in a buffer, and each operation
+    must write its result into a tensor that already exists.
 
     Args:
         like: a tensor with three axes that has the dtype and the device of the buffers.
@@ -188,8 +188,8 @@ class OpTape:
             self.record(torch.add, plus, total, out=out)
 
     def _matmul_by_bmm(self, out: Tensor, a: Tensor, b: Tensor, plus: Tensor | None) -> None:
-        """Call `torch.bmm`, but avoid the two cases in which it is slow on the CPU. For a strided
-        `out`, `torch.bmm` multiplies the matrices one by one. Computing a narrow result takes
+        """Call `torch.bmm`, but avoid the two cases in which it is slow on the CPU. If `out` is not
+        contiguous, `torch.bmm` multiplies the matrices one by one. Computing a narrow result takes
         several times as long as computing the transpose of this result."""
         (m, k), n = a.shape[-2:], b.shape[-1]
         a, b, flat = self._flatten_batch(a), self._flatten_batch(b), out.flatten(0, -3)

@@ -9,14 +9,14 @@ The encoder maps the source to states (..., N, S, H). The decoder starts from th
 encoder, and the first decoder input comes from the last valid source step.
 
 With `context: output` (Luong et al. 2015, section 3), the query is the new state h_t. The readout
-maps the context and the state to the output:
+maps the context c_t and the state h_t to the output y_t:
 
     readout: linear     y_t = W [c_t; h_t] + b
     readout: tanh       a_t = tanh(W_a [c_t; h_t] + b_a),   y_t = W a_t + b     (Luong, eq. 5)
 
 The paper uses the tanh readout, without biases, and calls a_t the attentional vector. The linear
-readout is not from the paper. With `input_feeding` (Luong et al. 2015, section 3.3), a_t is
-concatenated with the next input, so the readout is always the tanh readout.
+readout is not from the paper. With `input_feeding` (Luong et al. 2015, section 3.3), the readout is
+always the tanh readout, and a_t is concatenated with the next input.
 
 With `context: input` (Bahdanau et al. 2015, section 3.1 and appendix A.2), the query is the
 previous state h_{t-1}, and the context is concatenated with the decoder input. The output is

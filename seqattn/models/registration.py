@@ -49,7 +49,7 @@ def register_normalizer(name: str, config: type[NormalizerKnobs] | None = None) 
         name: the value of `model.attention.normalizer` or of `model.attention.normalizer.name` that
             selects the normalizer.
         config: the config section of the normalizer, a subclass of `seqattn.NormalizerConfig`; None
-            for a normalizer without keys.
+            for a normalizer without config keys.
 
     Raises:
         PluginError: if the class is not a subclass of `seqattn.Normalizer` or does not implement
@@ -81,7 +81,7 @@ def register_cell(name: str, config: type[CellKnobs] | None = None) -> Decorator
     Args:
         name: the value of `model.cell` or of `model.cell.name` that selects the cell.
         config: the config section of the cell, a subclass of `seqattn.CellConfig`; None for a cell
-            without keys.
+            without config keys.
 
     Raises:
         PluginError: if the class is not a subclass of `seqattn.Cell` or does not implement all
@@ -109,7 +109,7 @@ def register_model(name: str, config: type[ModelKnobs]) -> Decorator[Any]:
 
 
 def _empty_section(base: type[Section], name: str) -> Any:
-    """Return a new section without keys."""
+    """Return a new config section without keys of its own."""
     return type(
         f"{name.title().replace('_', '')}Config", (base,), {"__doc__": f"The section of {name}."}
     )
@@ -121,9 +121,9 @@ def _decorator(
     """Return the decorator that registers a class.
 
     Args:
-        kind: the kind of the mechanism.
-        name: the name that selects the mechanism.
-        config: the config section of the mechanism.
+        kind: the kind of the class, such as `extension.SCORE`.
+        name: the name that selects the class in a config.
+        config: the config section of the class.
         base: the base class that the class must have.
         registry: the mapping from config section to class, to which the class is added.
     """

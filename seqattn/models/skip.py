@@ -16,10 +16,10 @@ instead multiplies a residual branch by a scalar that is initialized to zero.
 - `frozen`: ridge regression on the training sequences (`seqattn.data.ridge`) determines W and b,
   and training does not change them. At the first training step, the gradient of the squared error
   is nonzero only in the output layer.
-- `finetuned`: W and b start from the same ridge regression and are trained with the network. In
-  each step, Adam can change each of the T * G * S * F weights by about the learning rate, even if
-  the gradient of the weight is very small. A high learning rate can therefore destroy a fitted map
-  with many weights.
+- `finetuned`: W and b start from the result of the same ridge regression and are trained with the
+  network. In each step, Adam can change each of the T * G * S * F weights by about the learning
+  rate, even if the gradient of the weight is very small. A high learning rate can therefore destroy
+  a fitted map with many weights.
 - `learned`: W and b are initialized to zero and trained. With `data.relative`, the initial forecast
   repeats the last source point. Otherwise, the initial forecast is 0 in the units of the model.
 

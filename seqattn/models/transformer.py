@@ -178,8 +178,9 @@ class TransformerModel(Seq2SeqModel):
         """Run the training pass; see `Seq2SeqModel.forward`.
 
         Raises:
-            ValueError: if a step after the first has no teacher forcing. All steps are computed in
-                one pass, so the output of a step cannot be the input of the next step.
+            ValueError: if `teacher_forcing` is False for a sequence at any step after the first, or
+                if T > 1 and `teacher_forcing` is not on the CPU. All steps are computed in one
+                pass, so the output of a step cannot be the input of the next step.
             UsageError: if the source or the target is longer than `max_length`.
         """
         check_source(source, source_lengths, self.features)

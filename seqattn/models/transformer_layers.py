@@ -89,7 +89,7 @@ def add_positions(x: Tensor, positions: Positions | None, first: int) -> Tensor:
 
 
 class KVCache(NamedTuple):
-    """The keys and values of S source steps or S previous steps. Keys and values have the shape
+    """The keys and values of S source steps or of S decoder steps. Keys and values have the shape
     (..., N, A, S, D / A)."""
 
     keys: Tensor

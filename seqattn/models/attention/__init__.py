@@ -1,6 +1,6 @@
-"""Attention mechanisms. A score function rates each key for a query, and a normalizer turns the
-scores into weights. Location-based addressing can shift or limit the weights. The context is the
-weighted sum of the values."""
+"""Attention mechanisms. A score function computes a score for each pair of a query and a key, and a
+normalizer turns the scores into weights. Location-based addressing can shift the weights, or
+restrict them to a window. The context is the weighted sum of the values."""
 
 from seqattn.models.attention.attention import (
     Attention,

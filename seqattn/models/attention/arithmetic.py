@@ -35,12 +35,12 @@ Names = Sequence[str] | None
 
 @dataclass(frozen=True)
 class Stage:
-    """A table with the numbers of one computed quantity.
+    """A table with the numbers of one quantity.
 
     Attributes:
         name: the name of the quantity.
-        formula: the formula that computes the quantity from previous stages; empty for inputs and
-            parameters.
+        formula: the formula of the quantity, or a text about the origin of the numbers; may be
+            empty for inputs and parameters.
         columns: the names of the columns.
         rows: for each row, the name of the row and one number per column.
     """
@@ -115,14 +115,14 @@ class Record:
 
     def add_map(self, name: str, formula: str, linear: Linear, inputs: Array, of_model: Array,
                 outputs: slice, rows: Names = None) -> Array:  # fmt: skip
-        """Add a stage with the output of a linear layer for printed vectors. If the weights of the
-        layer are few enough to print, add a stage with the weights before this stage.
+        """Add a stage with the output of a linear layer for printed vectors. If the weight matrix
+        is small enough to print, add a stage with the weights and the bias before this stage.
 
         Args:
             formula: the formula of the stage, such as "q = W_q h + b_q".
             inputs: the printed input vectors (rows, H).
             of_model: the model's result (rows, outputs), which is added instead of the arithmetic
-                if there are too many weights to print.
+                if the weight matrix is too large to print.
             outputs: the slice of the outputs that is printed, which contains the outputs of one
                 head.
         """
@@ -140,7 +140,7 @@ class Record:
 
 @dataclass(frozen=True)
 class AttentionStep:
-    """The unrounded tensors of one query, and the record that explains one attention head.
+    """The unrounded tensors of one query, and the record with the arithmetic of one attention head.
 
     Attributes:
         record: the record to which stages are added.

@@ -1,5 +1,10 @@
 """The attention of a recurrent decoder: the score, the normalizer, optional location-based
-addressing, and the weighted sum."""
+addressing, and the weighted sum.
+
+In shapes, N is the number of sequences, S the source length, T the number of queries, H the width
+of encoder and decoder states, K the width of queries and keys, A the number of heads, and `...` an
+optional leading axis of runs. "[A,]" denotes an axis that exists only with several heads.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +131,8 @@ class Attention(nn.Module):
 
         Returns:
             a `NormalizerOutput` with the weights (..., N, T, S), or (..., N, A, T, S) with several
-                heads; and the `prev_weights` for the next call.
+                heads; and the `prev_weights` for the next call, which are None unless the weights
+                of the next call depend on them.
         """
         scores = self.score.scores(queries, memory.keys)
         if self.location is None:

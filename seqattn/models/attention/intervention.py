@@ -22,8 +22,8 @@ SEED = 0
 
 
 class WeightIntervention(Protocol):
-    """A function that replaces the attention weights of one forecast. For each layer, the function
-    is called for the decoder steps in order."""
+    """A function that replaces the attention weights of one forecast. For each layer, successive
+    calls of the function cover successive decoder steps."""
 
     def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
         """Return the weights (..., N, A, T, S) that replace `weights` (..., N, A, T, S).
@@ -43,10 +43,10 @@ class Override:
 
     Attributes:
         mode: `uniform` gives equal weights to all valid source steps; `shuffled` randomly permutes
-            the model's own weights among the valid steps of each row; `previous` uses the weights
-            of the previous decoder step (the first step keeps its own weights); `one_hot` puts all
-            weight on one source step; `zeros` sets all weights of the selected layers and heads to
-            0, so their context is 0.
+            the model's own weights among the valid source steps, separately for each decoder step;
+            `previous` uses the model's own weights of the previous decoder step (the first step
+            keeps its own weights); `one_hot` puts all weight on one source step; `zeros` sets all
+            weights of the selected layers and heads to 0, so their context is 0.
         index: the source step of `one_hot`, counted from 0.
         layer: the layer of `zeros`, counted from 0; None for all layers.
         head: the head of `zeros` in that layer, counted from 0; None for all heads.
@@ -106,7 +106,7 @@ class Override:
                 )
 
     def start(self) -> WeightIntervention:
-        """Return a new intervention for one forecast, which starts at the first decoder step."""
+        """Return a new intervention, to be applied to one forecast from the first decoder step."""
         return _OverrideIntervention(self)
 
 
@@ -116,21 +116,21 @@ class ForcedWeights:
 
     Attributes:
         weights: the weights (N, L, A, T, S) for a forecast of N sequences and T steps. NaN keeps
-            the weight of the model. Any other number replaces the weight, without normalization. A
-            row of zeros gives a context of 0. A forced row must have 0 at the padding of its
-            source.
+            the weight of the model. Any other number replaces the weight, without normalization. If
+            all S weights of a decoder step are 0, the context is 0. A weight that is not NaN must
+            be 0 at the padding of the source.
     """
 
     weights: Tensor
 
     def start(self) -> WeightIntervention:
-        """Return a new intervention for one forecast, which starts at the first decoder step."""
+        """Return a new intervention, to be applied to one forecast from the first decoder step."""
         return _ForcedIntervention(self.weights)
 
 
 class _OverrideIntervention:
-    """An `Override` that is applied to one forecast. The intervention stores the previous weights
-    of each layer."""
+    """An `Override` that is applied to one forecast. With the mode `previous`, the intervention
+    stores the previous weights of each layer."""
 
     def __init__(self, override: Override) -> None:
         self.override = override
@@ -170,7 +170,8 @@ class _OverrideIntervention:
 
 
 class _ForcedIntervention:
-    """`ForcedWeights` applied to one forecast. The intervention counts the steps of each layer."""
+    """`ForcedWeights` that are applied to one forecast. The intervention counts the decoder steps
+    of each layer."""
 
     def __init__(self, weights: Tensor) -> None:
         self.weights = weights

@@ -27,11 +27,12 @@ CONTENT_WEIGHTS = "Content weights"
 
 
 class Location(nn.Module, ABC):
-    """The interface of every location. A location is a method of location-based addressing.
+    """The interface of every method of location-based addressing. Such a method is called a
+    location here.
 
     A subclass registers the config section that selects the subclass, as in `class
     LocalWindow(Location, knobs=LocalWindowConfig)`. If a subclass overrides `attention_weights` but
-    not `explain`, the explanation contains its weights without their arithmetic.
+    not `explain`, the explanation contains the weights without their arithmetic.
 
     Attributes:
         meaning: the meaning of the weights, which `seqattn.models.base.AttentionMap` describes.
@@ -63,7 +64,8 @@ class Location(nn.Module, ABC):
             queries: the queries (..., N, T, H).
             scores: the scores (..., N, [A,] T, S).
             keep: mask (..., N, [1,] S), True at valid source steps; None if all steps are valid.
-            previous: the second result of the previous call; None at the first call.
+            previous: the weights that the previous call returned as its second result; None at the
+                first call, or if the location returns no such weights.
 
         Returns:
             the weights (..., N, [A,] T, S), and the weights of the last query (..., N, [A,] S) if
@@ -76,8 +78,8 @@ class Location(nn.Module, ABC):
         return None
 
     def explain(self, step: AttentionStep, normalizer: Normalizer, scores: Array) -> Array:
-        """Add the stages that compute the weights (S,) of one head from the printed scores (S,) of
-        this head.
+        """Add the stages in which the weights (S,) of one head are computed from the printed scores
+        (S,) of this head.
 
         The default implementation adds the model's weights without arithmetic.
         """
@@ -92,7 +94,7 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
 
     Here, D is half the width of the window, and sigma = D / 2, as in the paper. As in eq. 10, the
     weights are not normalized again after the multiplication by the Gaussian, so a row sums to at
-    most 1. Positions run from 0 to L - 1; in the paper, positions run from 1 to S.
+    most 1. Positions run from 0 to L - 1. In the paper, p is the source length times the sigmoid.
     """
 
     meaning = "partial"
@@ -269,7 +271,8 @@ def build_location(config: LocationKnobs | None, hidden: int, heads: int) -> Loc
 
 def valid_lengths(keep: Tensor | None, like: Tensor) -> Tensor:
     """Count the valid source steps in the mask `keep` (..., N, [1,] S), and return integers (...,
-    N, [1,] 1). If `keep` is None, return S, the size of the last axis of `like`, as a tensor ()."""
+    N, [1,] 1). If `keep` is None, return a tensor without axes that contains S, the length of the
+    last axis of `like`."""
     if keep is None:
         return torch.full((), like.shape[-1], device=like.device)
     return keep.sum(dim=-1, keepdim=True)

@@ -86,7 +86,7 @@ class Normalizer(nn.Module, ABC):
         """
 
     def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
-        """Add the stage that computes the weights of one head from the scores of this head.
+        """Add the stage in which the weights of one head are computed from the scores of this head.
 
         The default implementation adds the model's weights without arithmetic.
 
@@ -105,7 +105,7 @@ class Normalizer(nn.Module, ABC):
 
 
 class Softmax(Normalizer, name="softmax"):
-    """A normalizer that applies the function `softmax`."""
+    """The default normalizer, which applies the function `softmax`."""
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(softmax(scores, keep))
@@ -115,7 +115,7 @@ class Softmax(Normalizer, name="softmax"):
 
 
 class Sparsemax(Normalizer, name="sparsemax"):
-    """A normalizer that applies the function `sparsemax`."""
+    """A normalizer that applies the function `sparsemax`, so weights can be exactly 0."""
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(sparsemax(scores, keep))
@@ -210,8 +210,8 @@ def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> 
 
 
 def mask_scores(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Convert scores (..., N, T, S) to at least float32, and replace the scores with -inf where
-    `keep` (..., N, S) is False."""
+    """Convert bfloat16 scores (..., N, T, S) to float32, and replace scores with -inf where `keep`
+    (..., N, S) is False."""
     scores = at_least_float32(scores)
     return scores if keep is None else scores.masked_fill(~keep.unsqueeze(-2), -float("inf"))
 
@@ -220,7 +220,8 @@ def softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
     """Compute the softmax over the source. The weights are exactly 0 at masked positions.
 
     If all positions of a row are masked, the weights of the row are NaN rather than uniform over
-    the padding. Data with such rows are rejected during loading.
+    the padding. Such rows do not occur with loaded data, because loading rejects sources without
+    steps.
 
     Args:
         scores: the scores (..., N, T, S).
@@ -296,8 +297,8 @@ def sample_categorical(weights: Tensor, u: Tensor) -> Tensor:
 
 
 def one_hot(positions: Tensor, like: Tensor) -> Tensor:
-    """Build one-hot rows for positions (..., N, T), with the shape and dtype of `like`
-    (..., N, T, S)."""
+    """Build one-hot rows that are 1 at the positions (..., N, T), with the shape and dtype of
+    `like` (..., N, T, S)."""
     return (positions.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(
         like.dtype
     )

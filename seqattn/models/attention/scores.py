@@ -55,10 +55,12 @@ class ExplainedScores(NamedTuple):
     computed.
 
     Attributes:
-        query: the query (K,); None if the scores do not depend on it or are not explained.
+        query: the query (K,); None if the scores do not depend on the query, or if their arithmetic
+            is not explained.
         keys: the keys (S, K).
         scores: the scores (S,).
-        is_dot_product: whether the score is a dot product or a cosine of query and key.
+        is_dot_product: whether the score is a dot product, a scaled dot product or a cosine of
+            query and key.
     """
 
     query: Array | None
@@ -120,7 +122,8 @@ class Score(nn.Module, ABC):
         """
 
     def explain(self, step: AttentionStep) -> ExplainedScores:
-        """Add the stages that compute the scores of one head from encoder and decoder states.
+        """Add the stages in which the scores of one head are computed from encoder and decoder
+        states.
 
         The default implementation adds the model's scores without arithmetic.
         """
@@ -129,8 +132,8 @@ class Score(nn.Module, ABC):
 
 
 class UniformScore(Score, knobs=UniformAttention):
-    """The score 0 for every key. Normalized weights are then uniform, so the context is the mean of
-    the values unless location-based addressing changes the weights."""
+    """The score 0 for every key. Softmax and sparsemax turn equal scores into equal weights, so the
+    context is the mean of the values unless location-based addressing changes the weights."""
 
     def keys(self, encoded: Tensor) -> Tensor:
         return split_heads(encoded, self.heads)
@@ -148,8 +151,8 @@ class UniformScore(Score, knobs=UniformAttention):
 
 
 class DotScore(Score, knobs=DotAttention):
-    """The dot product q . k (Luong et al. 2015, "Effective Approaches to Attention-based NMT",
-    section 3.1, dot)."""
+    """The dot product q . k (Luong et al. 2015, "Effective Approaches to Attention-based Neural
+    Machine Translation", section 3.1, dot)."""
 
     def keys(self, encoded: Tensor) -> Tensor:
         return split_heads(encoded, self.heads)
@@ -287,7 +290,7 @@ class CosineScore(ProjectedScore, knobs=CosineAttention):
 
     Here the temperature is one learned number for all steps, parameterized by its logarithm.
     Queries and keys are linear projections of the states, or the states themselves if `width` is
-    None. The score of a zero vector is 0.
+    None. If the query or the key is zero, the score is 0.
     """
 
     def __init__(
