@@ -58,7 +58,8 @@ def run_comparison(
         device, threads, callbacks, launch: see `train_many`.
         ray: the cluster that trains the runs; None to train the runs without Ray.
 
-    Returns: the result of all seeds in the folder, including those of earlier calls.
+    Returns:
+        the result of all seeds in the folder, including those of earlier calls.
 
     Raises:
         UsageError: if the folder contains anything other than this comparison.
@@ -170,8 +171,8 @@ def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
 
 
 def _manifest(comparison: ComparisonPlan) -> dict[str, Any]:
-    """Return the content of `comparison.json`: the variants, whether each seed has its own data,
-    and the axis of the pictures."""
+    """Return the content of `comparison.json`: the variants, whether each seed has its own data
+    and, in a comparison with `along`, the key and the value of each variant."""
     arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
     along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}
     return {**comparison.as_plain(), **along}
