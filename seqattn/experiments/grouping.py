@@ -1,10 +1,10 @@
 """Division of jobs into groups that share every step of their training.
 
-A group consists of the runs that begin together, with one row for each run. A run stays in its
-group until the run ends, because the last bits of its results depend on the number of rows of the
-group, on the row of the run, and on when the other runs end. A resumed group therefore has the same
-rows as before. Runs that ended after the position from which the group continues are trained again
-until they end, and their results are the same.
+A group consists of the runs that begin together. Each run has one row of the stacked parameters. A
+run stays in its group until the run ends, because the last bits of its results depend on the number
+of rows of the group, on the row of the run, and on when the other runs end. A resumed group
+therefore has the same rows as before. Runs that ended after the position from which the group
+continues are trained again until they end, and their results are the same.
 """
 
 from __future__ import annotations
