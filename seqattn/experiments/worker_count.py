@@ -29,8 +29,8 @@ SECONDS_PER_STEP = 0.5e-3
 SECONDS_PER_VALUE = 1.5e-9
 """Time in seconds for each value that the forward pass stores."""
 START_SECONDS = 2.0
-"""Time in seconds to start the workers, mostly to import torch. If the number of workers
-is not given, workers are used only if they save more than this time."""
+"""Time in seconds to start the workers, mostly to import torch. If the number of workers is
+not given, workers are used only if they save more than this time."""
 MAX_WORKERS = 1024 if os.name == "posix" else 60
 """Windows waits for at most 63 connections and processes at once."""
 

@@ -91,9 +91,9 @@ def _end_children() -> None:
 
 
 def _picklable(error: Exception) -> Exception:
-    """Return an error that another process can unpickle, with the same message and exit code.
-    An error whose class comes neither from seqattn nor from Python becomes a `SeqattnError`,
-    because its class may need arguments other than a message."""
+    """Return an error that another process can unpickle, with the same message and exit code. An
+    error becomes a `SeqattnError` if its class is neither in `seqattn.errors` nor built in, because
+    such a class may need arguments other than a message."""
     if type(error).__module__ in {"seqattn.errors", "builtins"}:
         return error
     same = SeqattnError(str(error))

@@ -243,8 +243,8 @@ def train_in_workers(
 
     Returns:
         the jobs of each group with their summaries or errors, and with the states from which
-        training started. If a stop has interrupted a group or has kept it from
-        starting, the jobs of this group are unchanged.
+        training started. If a stop has interrupted a group or has kept it from starting, the jobs
+        of this group are unchanged.
 
     Raises:
         DistributedError: if a worker was killed or cannot be started, or if a group cannot be

@@ -10,7 +10,8 @@ A search folder outputs/NAME/ has these files and folders:
   best.yaml         the config of the best trial, ready for training
 
 Trials are compared by their best validation loss, never by their test loss. A trial can be pruned
-if its validation loss is above the median of earlier trials; see `trials.build_pruner`.
+if its lowest validation loss is above the median of the complete trials; see
+`trials.build_pruner`.
 """
 
 from __future__ import annotations
