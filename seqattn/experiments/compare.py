@@ -7,8 +7,8 @@ A comparison folder outputs/NAME/ has these files and folders:
   variants.csv        one row for each variant: median with interval, mean, best and worst seed, ...
   pairs.csv           one row for each pair of variants: difference, interval, test, effect size
   seeds.csv           one row for each run
-  comparison.md       the tables with their conclusions
-  comparison.png, curves.png, attention.png, along.png
+  comparison.md       the tables and the conclusions
+  comparison.png, curves.png, attention.png, along.png     pictures of the results
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[]
 def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
     """Collect the results of all seeds in the folder.
 
-    `read_comparison` returns the same result, but always checks all runs in the folder.
+    `read_comparison` returns the same result, but always checks that all runs belong to the
+    comparison. This function checks this only if the folder contains seeds of earlier commands.
 
     Raises:
         CheckpointError: if a run of an earlier command does not belong to this comparison.

@@ -75,7 +75,8 @@ def predictions_columns(folder: RunFolder) -> Columns:
 
     The table has a row for each sequence, target step and target feature. The columns are
     `sequence` (the id), `label` (if the sequences have labels), `step` (counted from 1), `feature`,
-    `target` (NaN if it was not observed) and `forecast`, in the units of the data.
+    `target` (NaN if it was not observed) and `forecast`. Targets and forecasts are in the units of
+    the data.
 
     Raises:
         CheckpointError: if `predictions.npz` cannot be read.

@@ -1,7 +1,7 @@
 """The HTML that a notebook shows for a run, for several seeds or for a comparison.
 
-The HTML has a table and pictures. All text is escaped, the pictures are PNG data, and the HTML
-contains no script.
+The HTML has a table and, if there are results, pictures. All text is escaped, the pictures are PNG
+data, and the HTML contains no script.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ def train(
 ) -> Run:
     """Train a model from a config, and open the new run.
 
-    `train("squares", training__epochs=5, seed=3)` changes two keys of a shipped config.
+    For example, `train("squares", training__epochs=5, seed=3)` uses the values of a shipped config
+    except for two keys.
 
     Args:
         config: path of a YAML file, name of a shipped config such as "squares", a dict with the

@@ -142,9 +142,9 @@ def check_gradients(case: ContractCase) -> str:
     """Compare the gradients of the mechanism and of the whole model with finite differences.
 
     Raises:
-        CheckFailedError: if a gradient differs, or if a parameter of a mechanism other than a whole
-            model has no effect.
-        CheckWarningError: if a parameter of a whole model has no effect.
+        CheckFailedError: if a gradient differs, or if a parameter has no effect and the mechanism
+            is not a whole model.
+        CheckWarningError: if a parameter has no effect and the mechanism is a whole model.
         NotApplicableError: if a forecast is not finite, or if the normalizer samples positions, so
             that the gradient is an estimate.
     """

@@ -24,7 +24,7 @@ MAX_SIZE = 100.0
 
 
 def sequences_of(config: Config, n: int = COUNT, seed: int = SEED) -> Sequences:
-    """Generate sequences of the task of a config.
+    """Generate sequences of the task that a config selects.
 
     Raises:
         CheckFailedError: if the task does not return n valid sequences.
