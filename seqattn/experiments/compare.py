@@ -7,8 +7,8 @@ A comparison folder outputs/NAME/ has these files and folders:
   variants.csv        one row for each variant: median with interval, mean, best and worst seed, ...
   pairs.csv           one row for each pair of variants: difference, interval, test, effect size
   seeds.csv           one row for each run
-  comparison.md       the tables with their conclusions
-  comparison.png, curves.png, attention.png, along.png
+  comparison.md       the tables and the conclusions
+  comparison.png, curves.png, attention.png, along.png     pictures of the results
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def run_comparison(
         device, threads, callbacks, launch: see `train_many`.
         ray: the cluster that trains the runs; None to train the runs without Ray.
 
-    Returns: the result of all seeds in the folder, including those of earlier calls.
+    Returns:
+        the result of all seeds in the folder, including those of earlier calls.
 
     Raises:
         UsageError: if the folder contains anything other than this comparison.
@@ -148,7 +149,8 @@ def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[]
 def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
     """Collect the results of all seeds in the folder.
 
-    `read_comparison` returns the same result, but always checks all runs in the folder.
+    `read_comparison` returns the same result, but always checks that all runs belong to the
+    comparison. This function checks this only if the folder contains seeds of earlier commands.
 
     Raises:
         CheckpointError: if a run of an earlier command does not belong to this comparison.
@@ -170,8 +172,8 @@ def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
 
 
 def _manifest(comparison: ComparisonPlan) -> dict[str, Any]:
-    """Return the content of `comparison.json`: the variants, whether each seed has its own data,
-    and the axis of the pictures."""
+    """Return the content of `comparison.json`: the variants, whether each seed has its own data
+    and, in a comparison with `along`, the key and the value of each variant."""
     arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
     along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}
     return {**comparison.as_plain(), **along}

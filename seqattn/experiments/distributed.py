@@ -53,7 +53,7 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
         The job with the state and the map of process 0, or None if nothing is left to train.
 
     Raises:
-        UsageError: if several processes cannot train the config.
+        UsageError: if several processes cannot train a run of the config together.
         DistributedError: if another process has a different config or different data, or if another
             process fails.
     """
@@ -98,8 +98,8 @@ def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
 
 
 def check_can_be_distributed(config: Config) -> None:
-    """Check that several processes can train a config: the training steps must depend only on sums
-    over the sequences of a batch.
+    """Check that several processes can train a run of a config together. The training steps must
+    depend only on sums over the sequences of a batch, and not on measured times.
 
     Raises:
         UsageError: if the gradient estimator has a baseline, or if `training.compile` is not "off".
@@ -158,7 +158,7 @@ def run_worker(
     threads: int | None,
     stop: Callable[[], int],
 ) -> None:
-    """Train together with process 0 until training ends.
+    """Train a run together with process 0 until training ends.
 
     Args:
         device: "auto", "cpu" or "cuda".

@@ -17,8 +17,8 @@ from seqattn.training.parameter_history import describe_interval, write_paramete
 
 
 class RunWriter:
-    """A writer of the checkpoints, histories and metrics of one run. It also sends the epochs to
-    the trackers of the run.
+    """A writer of the checkpoints, histories and metrics of one run. The writer also sends the
+    metrics of each epoch to the trackers of the run.
 
     Args:
         job: the job of the run.
@@ -34,8 +34,8 @@ class RunWriter:
         self.trackers = trackers
 
     def write(self, state: RunState) -> None:
-        """Write the changed files of the run in one transaction, and report the epochs to the
-        trackers."""
+        """Write the changed files of the run in one transaction, and send the metrics of the epochs
+        to the trackers."""
         folder, job, snapshots = self.folder, self.job, state.attention_history
         with write_transaction():
             if state.best_epoch != self.written_best:
@@ -77,7 +77,7 @@ class RunWriter:
 
 
 def describe_early_stopping(folder: RunFolder, epoch: int) -> str:
-    """Return the message for a run that early stopping ended after the given epoch."""
+    """Return the message that early stopping ended a run after the given epoch."""
     return f"{folder.path}: early stopping at epoch {epoch}."
 
 

@@ -27,14 +27,14 @@ class FrameData:
     Attributes:
         frames: DataFrame or None for each of the keys `path`, `validation_path` and `test_path` of
             the section `data`.
-        message: function that is called with a line for the user.
+        message: function that is called with each note on how a DataFrame is read.
     """
 
     frames: Mapping[str, Any]
     message: Callable[[str], None]
 
     def checked(self) -> dict[str, Any]:
-        """Return the DataFrames that are not None, by key.
+        """Return the DataFrames that are not None, by key. Pass the notes on them to `message`.
 
         Raises:
             DataError: if a value is not a DataFrame.
@@ -104,7 +104,7 @@ def train_on_frames(
 
 
 def _is_used(path: Path, folder: RunFolder) -> bool:
-    """Return whether the folder contains a run whose config contains the name of the file."""
+    """Return whether the folder contains a run whose config refers to the file."""
     return folder.is_run and path.name in folder.config.read_text(encoding="utf-8")
 
 

@@ -47,7 +47,8 @@ class Resources:
         processes: the processes that share every batch of a single run; None if this process is
             alone.
         workers: number of processes that train groups at the same time. With several workers, each
-            worker has one thread unless `threads` is given.
+            worker uses one thread, unless `threads` is given or a resumed run keeps its earlier
+            number.
     """
 
     device: torch.device
@@ -64,7 +65,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
         the jobs with their final states. A job that has ended also has a summary or an error.
 
     Raises:
-        Interrupted: if a stop was requested; the state is saved.
+        Interrupted: if a stop was requested before all runs ended; their states are saved.
         SeqattnError: for an error that a user can correct.
     """
     runs = build_runs(jobs, resources.device)
@@ -110,7 +111,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
 
 
 def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
-    """Build the models and tensors of the jobs; jobs with the same data share their tensors."""
+    """Build the models and tensors of the jobs. Jobs with the same data share their tensors."""
     tensors: dict[int, Batch | GatheredBatch] = {}
 
     def to_batch(job: Job, part: Sequences) -> Batch | GatheredBatch:
@@ -152,8 +153,8 @@ def _choose_threads(
 
 
 def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
-    """Write the first lines of the log of each run, and the files that contain the split, the
-    digests of the data files and the number of threads."""
+    """Log the start of training for each run. Write the files that contain the split, the digests
+    of the data files and the number of threads."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
         if job.data.split:
@@ -195,7 +196,7 @@ def _unusable(job: Job) -> list[str]:
     """Return a line for each checkpoint that this resume skipped, with the reason.
 
     Checkpoints that an earlier resume skipped are left out. If the run starts over because other
-    runs of its group have no checkpoint, the last line gives this reason.
+    runs of its group have no checkpoint, the last line states this.
     """
     known = job.previous_environment.get("skipped_checkpoints", ())
     skipped = list(job.skipped_checkpoints[len(known) :])
@@ -238,7 +239,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
 
 
 def log_end(jobs: Sequence[Job], error: BaseException) -> None:
-    """Add a line with the error that ended the training to the log of each job."""
+    """Write the error that ended the training to the log of each job."""
     name = str(error) if isinstance(error, SeqattnError) else type(error).__name__
     for job in jobs:
         with contextlib.suppress(OSError):  # the disk itself may have failed
@@ -280,7 +281,7 @@ def _without_snapshots(progress: RunProgress) -> RunState:
 
 
 def _log_results(job: Job) -> None:
-    """Write the last line of a log. The results of the run must already be on disk."""
+    """Log the results of a run, or its error. The results must already be on disk."""
     if job.error is not None:
         job.folder.log_line(f"ended: {job.error}")
     elif job.summary is not None:

@@ -1,10 +1,10 @@
 """Division of jobs into groups that share every step of their training.
 
-A group consists of the runs that begin together, with one row for each run. A run stays in its
-group until the run ends, because the last bits of its results depend on the number of rows of the
-group, on the row of the run, and on when the other runs end. A resumed group therefore has the same
-rows as before. Runs that ended after the position from which the group continues are trained again
-until they end, and their results are the same.
+A group consists of the runs that begin together. Each run has one row of the stacked parameters. A
+run stays in its group until the run ends, because the last bits of its results depend on the number
+of rows of the group, on the row of the run, and on when the other runs end. A resumed group
+therefore has the same rows as before. Runs that ended after the position from which the group
+continues are trained again until they end, and their results are the same.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
 
 
 def _cohorts(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Yield the jobs of each batch key, in parts that fit the memory budget."""
+    """Yield the jobs that have the same batch key (see `_batch_key_of`), in parts that fit the
+    memory budget."""
     by_key: dict[str, list[Job]] = {}
     for job in jobs:
         by_key.setdefault(_batch_key_of(job), []).append(job)
@@ -90,8 +91,8 @@ def _group_id(jobs: Sequence[Job]) -> str:
 
 
 def _saved_group_id(job: Job) -> str | None:
-    """Return the id of the group in the checkpoint of a run, or None if the run has no checkpoint
-    or if its checkpoint contains no group."""
+    """Return the group id from the checkpoint of a run, or None if the run has no checkpoint or if
+    its checkpoint contains no group id."""
     return job.state.slot.group_id if job.state is not None and job.state.slot is not None else None
 
 
@@ -137,9 +138,9 @@ def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
     is in a group.
 
     All runs began in one group. After a stop between two files of a common save, some runs are one
-    save ahead. Such a run returns to its previous checkpoint. A run that has diverged since that
-    checkpoint, or that ended without results, also returns to that checkpoint, because a run
-    influences the choice of kernels for its group until the run ends.
+    save ahead. Such a run returns to its previous checkpoint. A run that diverged, or ended without
+    results, also returns to its checkpoint at the common position if it ended after this position,
+    because a run influences the choice of kernels for its group until the run ends.
     """
     without_results = [job for job in members if job.summary is None]
     left = sorted(without_results, key=lambda job: job.end_position is not None)

@@ -1,5 +1,5 @@
-"""The job, which describes the training of one run, and the callbacks and launch settings that a
-caller passes."""
+"""The job, which describes the training of one run, and the callbacks and launch settings for the
+training."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class Callbacks:
 
 @dataclass(frozen=True)
 class Launch:
-    """The command that starts the runs.
+    """The settings of the command that starts the runs.
 
     Attributes:
-        config_path: path of the config file, or None if there is no file. `environment.json`
-            contains the git revision of the repository that contains this file.
+        config_path: path of the config file, or None if there is no file. The path determines the
+            git revision in `environment.json`; see `find_git_revision`.
         provenance: entries of `environment.json` with the command and the origins of the config
             values.
-        processes: the processes that train a single run together. This process is process 0. None
-            if this process is alone.
+        processes: the processes that train a single run together, of which this process is process
+            0; None if this process is alone.
         workers: number of worker processes that train groups of runs at the same time; None to
             choose the number automatically.
         before_writing: function that is called after all checks and before the first file is

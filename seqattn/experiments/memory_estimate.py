@@ -32,8 +32,8 @@ COPIES_OF_CHUNK = 6
 
 def memory_budget() -> int:
     """Return how many bytes a group of runs may use: a quarter of the memory of the machine, but at
-    most 512 MiB. Larger groups do not train faster than smaller groups, because the arrays of a
-    larger group do not fit into the cache, and fewer groups use fewer cores."""
+    most 512 MiB. Larger groups would not train faster, because their arrays would not fit into the
+    cache. Division into fewer, larger groups could also leave cores without work."""
     return min(physical_memory() // 4, 2**29)
 
 
@@ -75,7 +75,8 @@ def estimate_training_memory(
         features: number of features of a step.
 
     Returns:
-        The number of bytes by purpose. The keys are phrases for a message.
+        The number of bytes by purpose. The keys are phrases for a message, such as
+        "the parameters".
     """
     model = config.model
     train, _, test = counts
@@ -182,7 +183,7 @@ def generated_counts(section: Generated) -> tuple[int, int, int]:
 
 def _bytes_per_sequence(S: int, T: int, features: int = 2) -> int:
     """Return the number of bytes of a sequence: its arrays, its tensors, the copies of its tensors
-    in the order of the epoch, and its names."""
+    in the shuffled order of an epoch, and its names."""
     return (S + T) * features * (2 * 8 + 2 * 4) + NAME_BYTES
 
 

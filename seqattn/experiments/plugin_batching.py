@@ -1,8 +1,8 @@
 """The check that decides whether runs of a model with plugin parts can be trained side by side.
 
-A module that is trained side by side gets parameters with a leading axis of runs. A plugin may
-contain modules that cannot handle this axis, such as `torch.nn.Linear`. Each run of a model with
-such a module is trained alone.
+If runs are trained side by side, the parameters of each module have a leading axis of runs. A
+plugin may contain modules that cannot handle this axis, such as `torch.nn.Linear`. Each run of a
+model with such a module is trained alone.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _known: dict[str, bool] = {}
 
 def is_batchable(config: Model, features: FeatureSpec, lengths: Lengths) -> bool:
     """Return whether runs of a model can be trained side by side. If a part of the model comes from
-    a plugin, the function compares the forecasts of several runs side by side with the forecasts of
-    each run alone.
+    a plugin, the function computes forecasts of several runs side by side, and compares them with
+    the forecasts of each run alone.
 
     Args:
         config: the section `model`.

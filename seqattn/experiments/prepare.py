@@ -152,7 +152,7 @@ def _load_progress(job: Job) -> Job:
 def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) -> NonFiniteError:
     """Return the error of a run that diverged in an earlier call.
 
-    Training is deterministic, so such a run would diverge again, and is not trained again.
+    Such a run is not trained again: training is deterministic, so the run would diverge again.
     """
     at = summary.get("diverged_at") or {"epoch": None, "step": None}
     return NonFiniteError(

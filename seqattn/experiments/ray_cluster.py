@@ -108,9 +108,9 @@ def train_on_cluster(
 
 
 def _check_trackers(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Check that no config selects a tracker that a task cannot use. A task trains in a scratch
-    folder, often on another machine, and knows neither the folder of all outputs nor the path of
-    the run in that folder.
+    """Check that no config selects a tracker that a task cannot use. Such a tracker needs the
+    folder of all outputs and the path of the run in this folder, but a task trains in a temporary
+    folder, often on another machine.
 
     Raises:
         UsageError: if a config selects MLflow or Weights & Biases.

@@ -24,7 +24,7 @@ ReferencesOfData = dict[int, tuple[ReferenceLosses, ReferenceLosses]]
 def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -> Job:
     """Evaluate the weights of the best epoch on the test part, and write the files of the results.
 
-    This function logs nothing, because the files appear only when the caller's transaction ends.
+    This function logs nothing, because the files do not exist until the caller's transaction ends.
     Each run is evaluated alone, so that its metrics do not depend on other runs that end at the
     same time.
 
@@ -95,7 +95,7 @@ def _summary(job: Job, evaluation: Evaluation, validated: ReferenceLosses) -> di
 
 
 def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
-    """Write the summary of a diverged run, which has no forecasts."""
+    """Write the summary of a diverged run. The summary contains the error and no test loss."""
     at = None if error.epoch is None else {"epoch": error.epoch, "step": error.step}
     summary = {
         "name": job.config.name,

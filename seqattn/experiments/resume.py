@@ -79,8 +79,8 @@ def load_checkpoint(path: Path, job: Job) -> tuple[RunState, Config]:
 
 
 def _changed_files(job: Job) -> str:
-    """Return a sentence about the files that have changed since training began. Return an empty
-    string if each path in the config refers to a single file, or if no file has changed.
+    """Return a sentence that lists up to five files that have changed since training began. Return
+    an empty string if each path in the config refers to a single file, or if no file has changed.
     """
     before, now = job.folder.read_data_files(), job.data.digests_by_file
     if not before or not now:
@@ -98,8 +98,8 @@ def _changed_files(job: Job) -> str:
 
 
 def check_same_split(job: Job) -> None:
-    """Check that the series are split into the same parts as when training began, because earlier
-    versions split series in another way.
+    """Check that the series are split into the same parts as when training began. Earlier versions
+    split series differently.
 
     Raises:
         CheckpointError: if a series was in another part, or was split at another step.
@@ -116,8 +116,8 @@ def check_same_split(job: Job) -> None:
 
 
 def check_same_rates(job: Job) -> None:
-    """Check that the schedule gives the learning rates of the finished epochs, because earlier
-    versions had other schedules.
+    """Check that the schedule gives the learning rates with which the finished epochs were trained.
+    Earlier versions had other schedules.
 
     Raises:
         CheckpointError: if the learning rate of an epoch differs from the rate that the schedule
@@ -150,8 +150,8 @@ def keys_spanning_all_epochs(training: Training) -> list[str]:
 
 
 def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
-    """Check that a config differs from the checkpoint's config only in the keys
-    `MUTABLE_ON_RESUME`.
+    """Check that a run can be resumed with a config. The config may differ from the checkpoint's
+    config only in the keys of `MUTABLE_ON_RESUME`.
 
     Args:
         before: config of the checkpoint.
@@ -159,7 +159,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
 
     Raises:
         ConfigError: if a change of the config would result in another run, or if the config has
-            fewer epochs than are finished.
+            fewer epochs than the run has finished.
     """
     changed = config_differences(before, config)
     lines = [

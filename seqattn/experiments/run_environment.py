@@ -64,7 +64,7 @@ def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | 
             processes means one process. Any other missing entry counts as unchanged.
 
     Returns:
-        a sentence for the log, or None if none of these has changed.
+        a message for the log, or None if none of these has changed.
     """
     changes = list[str]()
     if before.get("device") is not None:
@@ -95,7 +95,7 @@ def find_git_revision(config_path: Path | None) -> str | None:
     """Return the git revision of the repository that contains the config file or, without a file,
     the current folder.
 
-    The result ends in "-dirty" if tracked files differ from this revision. If git finds no
+    The result ends in "-dirty" if tracked files differ from this revision. If git fails or finds no
     repository, the result is None.
     """
     place = config_path.resolve().parent if config_path else Path.cwd()

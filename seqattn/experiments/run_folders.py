@@ -60,8 +60,8 @@ class FolderLocks(ExitStack):
 def prepare_folders(
     jobs: Sequence[Job], environment: Mapping[str, Any], *, overwrite: bool
 ) -> None:
-    """Remove the files that become outdated when training continues, and write the config and the
-    environment.
+    """Remove the files that become outdated when training starts or continues, and write the config
+    and the environment.
 
     Args:
         environment: entries of `environment.json` that all runs share.

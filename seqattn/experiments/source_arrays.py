@@ -28,7 +28,7 @@ def source_sequences(
     Args:
         source: array in the units of the data, with NaN as padding, or a DataFrame.
         trained: model of the run.
-        message: function that is called with each note about the columns of a DataFrame.
+        message: function that is called with each note on how a DataFrame is read.
 
     Raises:
         DataError: if the values are not numbers, if the shape is wrong, or if the source contains

@@ -51,7 +51,7 @@ def train_one(
 ) -> tuple[RunFolder, dict[str, Any]]:
     """Train a model for one config in the run folder `output_dir / config.name`.
 
-    The arguments are described in `train_many`. By default, this function uses one thread and draws
+    For the other arguments, see `train_many`. By default, this function uses one thread and draws
     the pictures.
 
     Returns:
@@ -98,7 +98,7 @@ def train_many(
         overwrite: whether to replace existing runs.
         plots: whether to draw the pictures of each run.
         callbacks: progress callbacks and the stop signal.
-        launch: the command that starts the runs.
+        launch: settings of the command that starts the runs.
 
     Returns:
         a job for each config, in the same order. Each job contains a summary, or the

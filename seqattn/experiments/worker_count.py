@@ -1,11 +1,11 @@
 """The number of worker processes that train groups of runs at the same time.
 
 The expected time of a group follows from the sizes of its data and its model. The two time
-constants were fitted to the workloads A, B, C and 64 seeds of A of `scripts/bench.py` with manual
-gradients. For these workloads, the estimates are 0.8 to 1.2 times the measured times. Models that
-are trained by autograd need two to four times as long. The estimates decide only which groups start
-first, and whether workers save more time than their start takes, so errors of the estimates do not
-change results.
+constants were fitted to four workloads of `scripts/bench.py` with manual gradients: A, B, C, and 64
+seeds of A. For these workloads, the estimates are 0.8 to 1.2 times the measured times. Models that
+are trained by autograd need two to four times the estimated time. The estimates decide only which
+groups start first, and whether workers save more time than their start takes. Errors in the
+estimates therefore do not change results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ SECONDS_PER_STEP = 0.5e-3
 SECONDS_PER_VALUE = 1.5e-9
 """Time in seconds for each value that the forward pass stores."""
 START_SECONDS = 2.0
-"""Time in seconds to start the workers, mostly to import torch. Workers must save more time."""
+"""Time in seconds to start the workers, mostly to import torch. If the number of workers is
+not given, workers are used only if they save more than this time."""
 MAX_WORKERS = 1024 if os.name == "posix" else 60
 """Windows waits for at most 63 connections and processes at once."""
 
@@ -38,7 +39,7 @@ def expected_seconds(jobs: Sequence[Job]) -> float:
     """Estimate the training time of a group in seconds, on one thread.
 
     Args:
-        jobs: the jobs of the group. The time for the epochs that they have finished does not count.
+        jobs: the jobs of the group. Epochs that are already finished do not count.
     """
     first = jobs[0]
     steps = _epochs_left(first) * first.data.batches(first.config.training.batch_size)

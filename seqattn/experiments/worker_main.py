@@ -47,8 +47,8 @@ class _Reports:
 
 
 def work(connection: Connection, stop: Any) -> None:
-    """Receive a task, train the group, and send the result. This function is the main function of a
-    worker."""
+    """Receive a task, train the group, and send the result. Each worker process runs this
+    function."""
     ignore_stop_signals()
     if hasattr(os, "register_at_fork"):  # Windows has no fork
         os.register_at_fork(after_in_child=connection.close)  # so that its end is noticed
@@ -80,7 +80,7 @@ def work(connection: Connection, stop: Any) -> None:
 
 def _end_children() -> None:
     """End the processes that plugins have started. Like Python at exit, this function waits for
-    processes that are not daemons, but it kills them after some time."""
+    processes that are not daemons, but kills them after `ENDING_SECONDS`."""
     children = multiprocessing.active_children()
     end = time.monotonic() + ENDING_SECONDS
     for child in children:
@@ -91,8 +91,9 @@ def _end_children() -> None:
 
 
 def _picklable(error: Exception) -> Exception:
-    """Return an error that another process can unpickle, with the same message and exit code. A
-    plugin's error class may need arguments other than a message."""
+    """Return an error that another process can unpickle, with the same message and exit code. An
+    error becomes a `SeqattnError` if its class is neither in `seqattn.errors` nor built in, because
+    such a class may need arguments other than a message."""
     if type(error).__module__ in {"seqattn.errors", "builtins"}:
         return error
     same = SeqattnError(str(error))

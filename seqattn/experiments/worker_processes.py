@@ -1,13 +1,13 @@
 """Training of groups in worker processes, with one process for each group.
 
 A worker trains its group with the function that a command without workers also uses. With the same
-number of threads, the files of a run therefore do not depend on the number of workers. The parent
+number of threads, the results of a run therefore do not depend on the number of workers. The parent
 process, which starts the workers, checks all configs, holds the locks of the run folders, and shows
 the progress. A worker writes the files of its runs.
 
-When the parent process starts a worker, it passes only small objects, because a large object for a
-process that ends too early could block the parent process. A worker reports when it is ready, and
-then receives its task.
+When the parent process starts a worker, it passes only small objects. If it passed a large object
+and the worker ended too early, the parent process could be blocked. A worker reports when it is
+ready, and then receives its task.
 
 A worker ignores stop signals. Instead, the parent process tells all workers to save and exit. If
 the parent process is killed, its workers end at once, because the locks of the run folders are then
@@ -67,8 +67,8 @@ class _Pool:
         trained: the jobs, with their results, of each group whose worker has finished the training,
             by the index of the group.
         error: the first error of a worker.
-        waiting: the indices of the groups that wait for a worker, in the order of their expected
-            times; the longest time is last.
+        waiting: the indices of the groups that wait for a worker, sorted by expected time; the
+            group with the longest time is last.
         next_task: the task of the last group in `waiting`; None if it is not pickled yet.
         workers: the running workers by the connection on which they report.
     """
@@ -91,7 +91,7 @@ class _Pool:
         self.stop = self.context.RawValue(c_int, 0)
 
     def train(self) -> None:
-        """Train all groups, until a worker fails or a stop is requested."""
+        """Train the groups until all have ended, a worker fails, or a stop is requested."""
         atexit.register(self._kill)  # Python may exit while another thread waits here
         try:
             while self.workers or (self.waiting and not self.stop.value):
@@ -125,7 +125,7 @@ class _Pool:
                     log_end(self.groups[group], error)
 
     def _kill(self) -> None:
-        """Kill the workers that are left, and start no more."""
+        """Kill the workers that still run, and start no more workers."""
         self.stop.value = self.stop.value or signal.SIGTERM
         left = [*self.workers.values()]
         for worker in left:
@@ -243,12 +243,12 @@ def train_in_workers(
 
     Returns:
         the jobs of each group with their summaries or errors, and with the states from which
-        training started. The jobs of a group that a stop has interrupted or has kept from starting
-        are unchanged.
+        training started. If a stop has interrupted a group or has kept it from starting, the jobs
+        of this group are unchanged.
 
     Raises:
         DistributedError: if a worker was killed or cannot be started, or if a group cannot be
-            pickled. The other workers have saved their groups.
+            pickled. The other workers save their groups first.
         SeqattnError: see `train_group`.
     """
     pool = _Pool(groups, replace(resources, workers=count), callbacks, count)

@@ -1,4 +1,4 @@
-"""The task of a worker process: a group of jobs, and what the worker needs to train them."""
+"""The task of a worker process: a group of jobs, and the settings for their training."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class WorkerTask:
         resources: the device, threads and environment.
         variables: the environment variables of the parent process. A worker starts with the
             variables of the fork server, which may be older.
-        start_method: the method that the parent process has selected for its own processes; None
-            for the default of the system. Without this value, the start method in a worker would be
-            the method that started the worker.
+        start_method: the start method of `multiprocessing` that the parent process has selected;
+            None for the default of the system. Without this value, a worker would use the method
+            with which it was started.
     """
 
     configs: list[dict[str, Any]]
@@ -65,7 +65,7 @@ class WorkerTask:
         )
 
     def set_up_process(self) -> None:
-        """Give this process the settings of the parent process, which plugins may depend on."""
+        """Give this process the settings of the parent process. Plugins may depend on them."""
         for name in set(os.environ) - set(self.variables):
             del os.environ[name]
         os.environ.update(self.variables)

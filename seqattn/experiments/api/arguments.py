@@ -23,14 +23,18 @@ ConfigArgument: TypeAlias = Config | Mapping[str, Any] | str | Path | None
 """A `Config`, a mapping with the content of a YAML file, the path of a YAML file, the name of a
 shipped config, or None for the defaults."""
 OverrideArgument: TypeAlias = "str | Sequence[Mapping[str, Any]] | ForecastOverride | None"
-"""The attention weights that replace those of the model in a forecast, or None. The argument is a
-value of `--attention-override`, such as "uniform" or "forced:FILE.json", a list of dicts that each
-contain the forced weights of one query, as in such a file, or a `ForecastOverride`. The sequences
-of an array have the ids "0", "1", and so on."""
+"""The attention weights that replace those of the model in a forecast, or None. The argument is
+one of the following:
+
+- a string: a value of `--attention-override`, such as "uniform" or "forced:FILE.json".
+- a list of dicts, as in FILE.json. Each dict contains the forced weights of one query.
+- a `ForecastOverride`.
+
+If the sources are an array, its sequences have the ids "0", "1", and so on."""
 
 
 class DataNote(UserWarning):
-    """A note about the columns of a DataFrame. The command line prints such notes for a file."""
+    """A note on how a DataFrame is read. For a data file, the commands print such notes."""
 
 
 def warn(line: str) -> None:
@@ -43,7 +47,7 @@ def as_override_list(keywords: Mapping[str, Any]) -> list[Override]:
 
     The keyword `training__epochs` changes the key `training.epochs`. The value of the keyword
     `overrides` is a list of strings "PATH=VALUE", or a mapping from dotted keys to values. The
-    other keywords have precedence over these values.
+    other keywords take precedence over these values.
 
     Raises:
         UsageError: if `overrides` is neither a list of strings nor a mapping.
@@ -62,7 +66,7 @@ def as_override_list(keywords: Mapping[str, Any]) -> list[Override]:
 
 
 def as_config_value(value: Any) -> Any:
-    """Convert a Python value to plain data as in YAML: NumPy numbers become Python numbers, arrays,
+    """Convert a Python value to types that YAML has: NumPy numbers become Python numbers, arrays,
     tuples and ranges become lists, and paths become strings."""
     if isinstance(value, Mapping):
         return {str(key): as_config_value(inner) for key, inner in value.items()}

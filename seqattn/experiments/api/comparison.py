@@ -31,7 +31,7 @@ class Comparison:
     variants, and iteration yields the names of the variants.
 
     Attributes:
-        result: the results of the variants, and the tests of all pairs.
+        result: the results of the variants, and the tests of pairs of variants.
     """
 
     result: ComparisonResult
@@ -83,12 +83,14 @@ class Comparison:
 
     @property
     def pairs(self) -> tuple[PairedTest, ...]:
-        """The tests of all pairs of variants with comparable losses."""
+        """The tests of pairs of variants. Two variants are tested if they have losses in the same
+        unit, at least two common seeds and, in a comparison with `along`, the same value of its
+        key."""
         return self.result.pairs
 
     @property
     def conclusions(self) -> list[str]:
-        """The results as sentences: the tests of all pairs, and the limits of the comparison."""
+        """The results as sentences: the tests of the pairs, and the limits of the comparison."""
         from seqattn.analysis.comparison import describe_result
 
         return describe_result(self.result)

@@ -24,7 +24,7 @@ LIBRARIES: tuple[Library, ...] = ("pandas", "polars")
 def make_frame(columns: Columns, library: Library | None) -> Any:
     """Make a DataFrame from columns.
 
-    Unknown numbers, which are None or NaN, become NaN in pandas and null in polars.
+    None and NaN both mean an unknown number. Both become NaN in pandas and null in polars.
 
     Args:
         columns: the cells of each column, by column name.
@@ -75,7 +75,8 @@ def predictions_columns(folder: RunFolder) -> Columns:
 
     The table has a row for each sequence, target step and target feature. The columns are
     `sequence` (the id), `label` (if the sequences have labels), `step` (counted from 1), `feature`,
-    `target` (NaN if it was not observed) and `forecast`, in the units of the data.
+    `target` (NaN if it was not observed) and `forecast`. Targets and forecasts are in the units of
+    the data.
 
     Raises:
         CheckpointError: if `predictions.npz` cannot be read.
@@ -137,13 +138,12 @@ def check_table(table: str, tables: Iterable[str]) -> str:
 
 
 def _joined(result: ComparisonResult, read: Any, *, has_results: bool) -> Columns:
-    """Join the columns of all runs, with the columns `variant` and `seed` before them.
+    """Join the columns of the runs, and put the columns `variant` and `seed` before them.
 
     Args:
         result: the results.
         read: the function that reads the columns of a run folder.
-        has_results: whether only finished runs have the columns. Otherwise, all runs with
-            `metrics.csv` have them.
+        has_results: True to join only finished runs; False to join all runs with `metrics.csv`.
     """
     found: dict[str, list[Any]] = {}
     for variant in result.variants:

@@ -1,7 +1,7 @@
 """The HTML that a notebook shows for a run, for several seeds or for a comparison.
 
-The HTML has a table and pictures. All text is escaped, the pictures are PNG data, and the HTML
-contains no script.
+The HTML has a table and, if there are results, pictures. All text is escaped, the pictures are PNG
+data, and the HTML contains no script.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seqattn.runs.titles import sequence_titles
 
 PNG = b"\x89PNG\r\n\x1a\n"
 MAX_PICTURE_BYTES = 4_000_000
-"""Larger pictures are left out, so that the notebook remains small."""
+"""Larger pictures are not embedded, so that the notebook remains small."""
 Pictures = Iterable[tuple[str, bytes]]
 
 
@@ -38,7 +38,8 @@ def as_html(
         headings: the headings of the columns; empty for a table without headings.
         rows: the cells of each row.
         notes: sentences below the table.
-        pictures: pairs of a description and the content of a PNG file.
+        pictures: pairs of a description and the content of a PNG file. Contents of other formats,
+            and of more than `MAX_PICTURE_BYTES`, are left out.
     """
     cell = '<{0} style="text-align:left">{1}</{0}>'
     lines = ["<div>", f"<p><strong>{_text(title)}</strong></p>", "<table>"]
@@ -77,7 +78,7 @@ def run_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 
 
 def run_pictures_of(folder: RunFolder, *, only_losses: bool) -> Iterator[tuple[str, bytes]]:
-    """Yield the pictures of a run. A picture that is missing from the run folder is drawn.
+    """Yield the pictures of a run. If the picture file is missing or too large, draw the picture.
 
     Args:
         folder: the folder of a finished run.

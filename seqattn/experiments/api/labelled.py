@@ -49,8 +49,8 @@ def label_weights(
     Args:
         arrays: the arrays of an attention file, with NaN in padded cells.
         kind: "cross", "encoder_self" or "decoder_self".
-        library: "xarray" for a DataArray, "numpy" for a `LabelledArray`; None for a DataArray if
-            xarray is installed, and otherwise for a `LabelledArray`.
+        library: "xarray" for a DataArray, "numpy" for a `LabelledArray`. With None, the result is
+            a DataArray if xarray is installed, and otherwise a `LabelledArray`.
 
     Raises:
         UsageError: if the model does not have this kind of attention, if the library is unknown, or

@@ -103,7 +103,7 @@ class Run:
         Args:
             source: array (N, S, F), or (S, F) for one sequence, in the units of the data, with NaN
                 at the end of shorter sequences. A DataFrame is read in the same way as
-                `seqattn predict --input` reads a file with the same table.
+                `seqattn predict --input` reads a file with the same content.
             steps: number of steps T; None for the length of the longest training target.
             attention_override: see `OverrideArgument`; None for the model's own weights.
 
@@ -113,7 +113,7 @@ class Run:
 
         Raises:
             DataError: if the shape is wrong, if a value inside a sequence is not finite, or if
-                `seqattn predict` would not accept a file with the table of the DataFrame.
+                `seqattn predict` would reject a file with the content of the DataFrame.
             UsageError: if `steps` is not a whole number above 0, or if the override does not fit
                 the model or a sequence.
         """
@@ -131,7 +131,8 @@ class Run:
             and the columns that `seqattn predict` writes. Dates are in UTC, without a time zone.
 
         Raises:
-            DataError: if `source` is not a DataFrame, or in the cases described in `predict`.
+            DataError: if `source` is not a DataFrame, or in the cases that `predict` lists.
+            UsageError: if `steps` is not a whole number above 0.
         """
         return run_results.forecast_frame(self, source, steps)
 
@@ -166,17 +167,17 @@ class Run:
 
         The axes of the kind "cross" are `sequence`, `layer`, `head`, `target_step` and
         `source_step`. The axes of the kinds "encoder_self" and "decoder_self" are `sequence`,
-        `layer`, `head`, `query_step` and `key_step`. Sequences have their ids as labels, steps are
-        counted from 1, and layers and heads from 0. A weight is NaN if one of its steps is
-        after the end of the sequence. In "decoder_self", the weights of key steps after the query
-        step are also NaN.
+        `layer`, `head`, `query_step` and `key_step`. Sequences have their ids as labels. Steps are
+        counted from 1, and layers and heads are counted from 0. A weight is NaN if one of its steps
+        is after the end of the sequence. In "decoder_self", the weights of key steps after the
+        query step are also NaN.
 
         Args:
             kind: "cross", "encoder_self" or "decoder_self".
             source: sources as for `predict`; None for the test sequences of the run.
             steps, attention_override: see `predict`. Both need `source`.
-            library: "xarray" for an `xarray.DataArray`, "numpy" for a `LabelledArray`; None for a
-                DataArray if xarray is installed, and otherwise for a `LabelledArray`.
+            library: "xarray" for an `xarray.DataArray`, "numpy" for a `LabelledArray`. With None,
+                the result is a DataArray if xarray is installed, and otherwise a `LabelledArray`.
 
         Raises:
             UsageError: if the model has no attention, or no attention of this kind, or if xarray is
@@ -187,15 +188,15 @@ class Run:
         return run_results.attention_weights(self, kind, source, steps, attention_override, library)
 
     def evaluate(self, source: DataFrame | None = None) -> Evaluation:
-        """Evaluate the model and its baselines, with the noise floor if it is known.
+        """Compute the errors of the model and of the baselines, and the noise floor if it is known.
 
         Args:
             source: a DataFrame, which is read in the same way as `seqattn evaluate --input` reads a
-                file with the same table. With None, the test part of the run's data is evaluated.
+                file with the same content. With None, the test part of the run's data is evaluated.
 
         Raises:
-            DataError: if `seqattn evaluate` would not accept a file with the table, or if the
-                training data are missing or have changed.
+            DataError: if `seqattn evaluate` would reject a file with the content of the DataFrame,
+                or if the training data are missing or have changed.
         """
         return run_results.evaluation(self, source)
 

@@ -76,7 +76,7 @@ def weights_figure(
 
 def run_html(run: Run) -> str:
     """Return HTML with the results and the pictures of a run. If the run has no results, the HTML
-    contains the reason."""
+    states why."""
     section = run.config.model
     kinds = [section.kind, getattr(getattr(section, "attention", None), "score", "")]
     rows = [

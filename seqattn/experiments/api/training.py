@@ -42,15 +42,16 @@ def train(
 ) -> Run:
     """Train a model from a config, and open the new run.
 
-    `train("squares", training__epochs=5, seed=3)` changes two keys of a shipped config.
+    For example, `train("squares", training__epochs=5, seed=3)` uses the values of a shipped config
+    except for two keys.
 
     Args:
         config: path of a YAML file, name of a shipped config such as "squares", a dict with the
             content of a YAML file, a `Config` such as `seqattn.config.resolve(...).config`, or None
             for the defaults.
         data: DataFrame that replaces the file in `data.path`. The DataFrame is written to a Parquet
-            file in `output_dir`, and `config.yaml` contains the path of this file, so every command
-            works on the run.
+            file in `output_dir`. `config.yaml` contains the path of this file, so that the commands
+            can read the data of the run.
         validation, test: DataFrames that replace the files in `data.validation_path` and
             `data.test_path`.
         output_dir: parent of the run folder.
@@ -92,14 +93,14 @@ def train_seeds(
 ) -> Seeds:
     """Train several seeds of a config together, and open their folder.
 
-    This function trains as `seqattn train --seeds` does. The run of seed K is in the folder
-    `seed-K`.
+    This function does the same as `seqattn train --seeds`, but always uses the CPU and, by default,
+    one thread and one process. The run of seed K is in the folder `seed-K`.
 
     Args:
         seeds: the number of seeds. The first seed is `seed` of the config.
         threads: number of CPU threads; None to choose the number automatically.
-        workers: number of worker processes, as with `--jobs`; None for one process per core, if
-            this saves time. With any value other than 1, a script needs the guard
+        workers: number of worker processes, as with `--jobs`; None for up to one process per
+            core, if this saves time. With any value other than 1, a script needs the guard
             `if __name__ == "__main__":`.
         config, output_dir, resume, overwrite, progress, **overrides: see `train`.
 
@@ -151,8 +152,9 @@ def compare(
     Args:
         config: path of a YAML file, name of a shipped config such as "compare/scores", or a dict
             with the content of a YAML file.
-        vary: the values of each key by dotted key, such as {"model.cell": ["gru", "lstm"]}; None
-            for the section `compare` of the config. Every combination of values is a variant.
+        vary: the values of each key by dotted key, such as {"model.cell": ["gru", "lstm"]}. Every
+            combination of values is a variant. With None, the section `compare` of the config
+            defines the variants.
         along: a mapping from one key to the numbers at which all variants are trained and plotted;
             None for `compare.along` of the config.
         seeds: number of seeds of each variant; None for `compare.seeds` of the config.
@@ -188,7 +190,8 @@ def compare(
 
 
 def _config_source(config: ConfigArgument) -> Config | ConfigSource:
-    """Return the config, a mapping of plain data, the path of a file, or None."""
+    """Convert an argument `config` to a config, a mapping of plain data, the path of a file, or
+    None."""
     if config is None or isinstance(config, Config):
         return config
     if isinstance(config, Mapping):

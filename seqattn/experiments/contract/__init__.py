@@ -1,5 +1,6 @@
-"""Functions that check the contract that every mechanism must fulfill.
+"""Functions that check the contract: the properties that every mechanism must have.
 
+A mechanism is a part that a plugin can add to seqattn, such as a score, a cell or a task.
 `check_plugin` checks all mechanisms of a plugin. seqattn's own tests call the same functions for
 the built-in mechanisms.
 """

@@ -40,12 +40,12 @@ Part = Literal["score", "normalizer", "location", "cell", "model"]
 class ContractCase:
     """A model in which one mechanism is checked.
 
-    The checks share one model and its forecasts.
+    `model` and its forecasts are computed once, for all checks that use them.
 
     Args:
         section: the `model` section.
         part: the kind of the mechanism.
-        label: a description of the combination, such as "heads: 2".
+        label: a description of the other settings of the model, such as "heads: 2".
     """
 
     def __init__(self, section: Model, part: Part = "model", label: str = "") -> None:
@@ -110,7 +110,7 @@ class ContractCase:
 
     @cached_property
     def forces_every_step(self) -> bool:
-        """Whether the model can be trained only with teacher forcing at every step, like a
+        """Whether training the model requires teacher forcing at every step. This is the case for a
         Transformer."""
         source, target = self.sequences
         never = torch.zeros(T, dtype=torch.bool)

@@ -23,7 +23,8 @@ from seqattn.models import AttentionMap
 
 
 def check_output_shapes(case: ContractCase) -> str:
-    """Check the shapes of the forecast, of the weights and of the results of each method.
+    """Check the shapes of the forecast, of the weights and of the results of the mechanism's
+    methods.
 
     Raises:
         CheckFailedError: if a shape is wrong.
@@ -80,11 +81,12 @@ def _check_shape_of_map(found: AttentionMap) -> None:
 
 def check_weights(case: ContractCase) -> str:
     """Check that weights are 0 at padding. Unless the weights are signed, also check that they are
-    non-negative, and that each row sums to 1 (to at most 1 for partial weights).
+    non-negative, and that each row sums to 1. If `AttentionMap.meaning` is "partial", a row may
+    also sum to less than 1.
 
     Raises:
         CheckFailedError: if the weights violate one of these properties.
-        NotApplicableError: if the model has no attention.
+        NotApplicableError: if the model has no attention, or if a forecast is not finite.
     """
     case.require_finite()
     if not case.free.attention:
@@ -148,9 +150,12 @@ def _check_sums(case: ContractCase, found: AttentionMap) -> str:
 
 
 def _in_batch_against_alone(case: ContractCase) -> tuple[int, Difference]:
-    """Return the index of the sequence with the largest difference between its forecast in a padded
-    batch and its forecast alone, and this difference. The index of the difference is (step,
-    feature)."""
+    """Compare the forecast of each sequence in a padded batch with its forecast alone.
+
+    Returns:
+        the index of the sequence with the largest difference, and this difference. The index of the
+        difference is (step, feature).
+    """
     return largest(
         [
             tensor_difference(case.free.values[n], alone.values[0])
@@ -200,8 +205,8 @@ def check_padding(case: ContractCase) -> str:
 
 
 def _difference_of_weights(case: ContractCase) -> Difference | None:
-    """Return the largest difference in the first attention map that differs between the batch and
-    the sequence alone, or None if no map differs."""
+    """Compare the attention maps of each sequence in the batch with those of the sequence alone.
+    Return the largest difference in the first map that differs, or None if no map differs."""
     for n, (alone, length) in enumerate(zip(case.alone, case.lengths.tolist(), strict=True)):
         for one, both in zip(alone.attention, case.free.attention, strict=True):
             assert (one.kind, one.layer, one.meaning) == (both.kind, both.layer, both.meaning)
@@ -214,14 +219,15 @@ def _difference_of_weights(case: ContractCase) -> Difference | None:
 
 
 def size_of(difference: Difference) -> str:
-    """Return the size of a difference as text. An infinite difference is one between NaN and a
-    number."""
+    """Return the size of a difference as text. The text of an infinite difference is "NaN", because
+    only one of the two values is NaN."""
     return "NaN" if difference.value == torch.inf else f"{difference.value:.2g}"
 
 
 def _leak(case: ContractCase) -> tuple[Probe, Difference] | None:
-    """Return the first probe on which padding has an effect, and the effect, or None. A probe whose
-    results depend on the other sequences of the batch is left to `check_batch`."""
+    """Return the first probe on which padding has an effect, and the effect, or None if there is no
+    such probe. Probes whose results depend on the other sequences of the batch are skipped, because
+    `check_batch` reports them."""
     for probe in probes_of(case):
         if not probe.padding or not probe.effect_of_neighbours().is_equal:
             continue
@@ -231,7 +237,7 @@ def _leak(case: ContractCase) -> tuple[Probe, Difference] | None:
 
 
 def _padding_mistake(case: ContractCase) -> str:
-    """Return the likely reason why padding has an effect, found with the probes."""
+    """Return the likely reason why padding has an effect. The probes help to find this reason."""
     leak = _leak(case)
     if leak is None:
         return "the mechanism reads steps after the last valid step."

@@ -29,7 +29,7 @@ STEPS = (1e-5, 1e-6, 1e-7)
 points close to a kink."""
 MAX_RELATIVE_ERROR = 1e-5
 MAX_ENTRIES = 200
-"""Largest number of entries of a tensor whose differences are computed one by one."""
+"""Maximum number of entries of a tensor that are compared one by one, from the first entry on."""
 LARGE_STEP = 0.5
 """Size of the change of a tensor that shows whether the tensor has any effect."""
 MIN_EFFECT = 1e-7
@@ -107,7 +107,8 @@ class GradientTest:
         return error
 
     def _fail(self, name: str) -> None:
-        """Raise an error that names the entry with the largest difference."""
+        """Raise an error that names the entry with the largest difference among the first
+        `MAX_ENTRIES` entries."""
         tensor, gradient = self.tensors[name], self.gradients[name]
         worst, numbers = -1.0, (0.0, 0.0)
         place: tuple[int, ...] = ()
@@ -141,11 +142,11 @@ def check_gradients(case: ContractCase) -> str:
     """Compare the gradients of the mechanism and of the whole model with finite differences.
 
     Raises:
-        CheckFailedError: if a gradient differs, or if a parameter of a mechanism other than a whole
-            model has no effect.
-        CheckWarningError: if a parameter of a whole model has no effect.
-        NotApplicableError: if the normalizer samples positions, so that the gradient is an
-            estimate.
+        CheckFailedError: if a gradient differs, or if a parameter has no effect and the mechanism
+            is not a whole model.
+        CheckWarningError: if a parameter has no effect and the mechanism is a whole model.
+        NotApplicableError: if a forecast is not finite, or if the normalizer samples positions, so
+            that the gradient is an estimate.
     """
     case.require_finite()
     if case.is_stochastic:
@@ -220,11 +221,11 @@ def _random(seed: int, shape: tuple[int, ...]) -> Tensor:
 
 
 def check_runs(case: ContractCase) -> str:
-    """Check that a training step of run k of several stacked runs equals the step of this run
-    alone, with its own teacher forcing, dropout and sampled positions.
+    """Check that each of several stacked runs has the same loss and the same gradient as the run
+    alone. Each run has its own teacher forcing, dropout and sampled positions.
 
-    Narrow states of stacked runs have another layout in memory if all sources have the same length,
-    so such a batch is checked as well.
+    If all sources have the same length, narrow states of stacked runs have another layout in
+    memory. For a model with narrow states, a batch without padding is therefore checked as well.
 
     Raises:
         CheckFailedError: if a loss or a gradient differs, or if no gradient reaches the parameters.

@@ -1,4 +1,4 @@
-"""The checks of one mechanism, in combination with the other mechanisms that its config allows."""
+"""The checks of one mechanism in models that combine it with other mechanisms."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class MechanismReport:
         name: the name of the mechanism.
         rows: one row per check.
         combinations: the number of combinations that were checked.
-        refused: the combinations that the config refuses, with the reason.
+        refused: the combinations that are not valid configs, with the reasons.
     """
 
     kind: str
@@ -189,7 +189,7 @@ def check_mechanism(
         progress: a function that is called with one line before the checks begin.
 
     Raises:
-        ConfigError: if the config refuses all combinations.
+        ConfigError: if no combination is a valid config.
     """
     found, refused = list[tuple[ContractCase, Config]](), list[str]()
     problem: ConfigError | None = None
@@ -216,10 +216,10 @@ def check_mechanism(
 
 
 def _check_heads(part: Part, config: Config) -> None:
-    """Check that a score has the number of heads that its config sets.
+    """Check that a score supports the number of heads that its config sets.
 
     Raises:
-        ConfigError: if the score has another number of heads.
+        ConfigError: if the score does not support this number of heads.
     """
     attention = getattr(config.model, "attention", None)
     if part != "score" or attention is None or attention.heads == 1:
@@ -271,8 +271,8 @@ def run_check(name: str, function: Callable[[], str], file: str) -> tuple[CheckR
 
 
 def _describe_exception(error: Exception, file: str) -> str:
-    """Return a sentence about an exception, with the last line of the plugin in the traceback, if
-    any."""
+    """Return a sentence about an exception. Unless the exception is a `SeqattnError`, the sentence
+    contains the last line of the plugin in the traceback, if there is one."""
     lines = [
         frame for frame in traceback.extract_tb(error.__traceback__)
         if file and Path(frame.filename) == Path(file)
@@ -287,7 +287,7 @@ def _describe_exception(error: Exception, file: str) -> str:
 
 
 def _summarize(check: str, rows: Sequence[tuple[str, CheckRow]]) -> CheckRow:
-    """Combine the rows of a check in all combinations into one row with the worst state."""
+    """Combine the rows of a check from all combinations into one row with the worst state."""
     order: tuple[State, ...] = ("failed", "warning", "passed", "not applicable")
     for state in order:
         matching = [(label, row) for label, row in rows if row.state == state]

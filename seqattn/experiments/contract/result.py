@@ -15,7 +15,7 @@ TOLERANCE = 1e-11
 
 
 class CheckFailedError(Exception):
-    """The error of a check that found a mistake. The message of the error is a sentence with the
+    """The error of a check that found a mistake. The message of the error contains the
     measured numbers and the likely mistake.
 
     Attributes:
@@ -81,7 +81,7 @@ class Difference:
 
 
 def place_of(index: Sequence[int], axes: Sequence[str]) -> str:
-    """Return an index as text, counted from 1. `Difference.place` describes the arguments."""
+    """Return an index as text, with positions counted from 1; see `Difference.place`."""
     pairs = zip(axes, index, strict=False)
     return ", ".join(f"{axis} {position + 1}" for axis, position in pairs if axis)
 

@@ -34,7 +34,7 @@ INTERNAL = frozenset(vars(nn.Module()))
 
 
 def check_build(case: ContractCase) -> str:
-    """Check that the initial parameters depend on the seed, and on nothing else.
+    """Check that equal seeds give equal initial parameters, and that different seeds do not.
 
     Raises:
         CheckFailedError: if a parameter is not reproducible, or if the seed has no effect.
@@ -55,7 +55,8 @@ def check_build(case: ContractCase) -> str:
 
 
 def check_checkpoint(case: ContractCase) -> str:
-    """Check that the parameters determine the forecast, so that a checkpoint contains the model.
+    """Check that models with equal parameters give equal forecasts. A checkpoint then contains all
+    that a forecast needs.
 
     Raises:
         CheckFailedError: if two models with the same parameters give different forecasts.
@@ -244,11 +245,12 @@ def _finite_mistake(size: float) -> str:
 def check_scale(case: ContractCase) -> str:
     """Check that the spread of the initial scores does not grow with a width.
 
-    Queries and keys have unit variance. The widths are `hidden_dim` and each integer key that only
-    this score has.
+    Queries and encoder states have unit variance. The widths are `hidden_dim` and each config
+    key with an integer value that only this score has.
 
     Raises:
-        CheckWarningError: if the spread grows.
+        CheckWarningError: if the spread grows by more than the factor `MIN_GROWTH`, to more than
+            `MAX_SPREAD`.
         NotApplicableError: if the mechanism is not a score.
     """
     config = getattr(case.section, "attention", None)
@@ -280,8 +282,8 @@ def check_scale(case: ContractCase) -> str:
 
 
 def _spread(config: AttentionKnobs, hidden: int) -> tuple[float, float]:
-    """Return the standard deviation of the scores over the keys, and the mean of the largest
-    softmax weight."""
+    """Return two means over the queries: of the standard deviation of the scores over the keys, and
+    of the largest softmax weight."""
     score = build_score(config, hidden)
     init_parameters(score, 1)
     rng = torch.Generator().manual_seed(1)

@@ -138,8 +138,8 @@ def _step_mistake(case: ContractCase) -> str:
 
 
 def _mixed_steps(case: ContractCase) -> str:
-    """Return a sentence about a probe in which a later step affects earlier steps; "" if there is
-    none."""
+    """Return a message about a probe in which a later step affects earlier steps; "" if there is no
+    such probe."""
     for probe in probes_of(case):
         if probe.step_axis is None:
             continue

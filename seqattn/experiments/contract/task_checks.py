@@ -20,11 +20,11 @@ from seqattn.experiments.contract.result import (
 
 COUNT, FEWER, SEED, OTHER_SEED = 37, 11, 5, 6
 MAX_SIZE = 100.0
-"""Largest absolute value of sources and targets that a network with defaults learns well."""
+"""Largest absolute value of sources and targets. With larger values, networks learn slowly."""
 
 
 def sequences_of(config: Config, n: int = COUNT, seed: int = SEED) -> Sequences:
-    """Generate sequences of the task of a config.
+    """Generate sequences of the task that a config selects.
 
     Raises:
         CheckFailedError: if the task does not return n valid sequences.
@@ -43,7 +43,7 @@ def _arrays(part: Sequences) -> Mapping[str, NDArray[np.generic]]:
 
 
 def check_task_shapes(config: Config) -> str:
-    """Check the shapes, the types and the padding of the arrays.
+    """Check the shapes, the lengths and the padding of the arrays.
 
     Raises:
         CheckFailedError: if an array is not as documented.
@@ -75,7 +75,8 @@ def check_task_shapes(config: Config) -> str:
 
 
 def check_determinism(config: Config) -> str:
-    """Check that the sequences depend on the seed, and on no state outside the task.
+    """Check that the sequences depend only on the seed, and that generating them changes no global
+    random state.
 
     Raises:
         CheckFailedError: if equal seeds give different sequences, if different seeds give equal
@@ -132,11 +133,11 @@ def check_prefix(config: Config) -> str:
 
 
 def check_task_values(config: Config) -> str:
-    """Check that the values are not large, and that the targets are not constant.
+    """Check that no absolute value is above `MAX_SIZE`, and that the targets are not constant.
 
     Raises:
         CheckFailedError: if all target values are equal.
-        CheckWarningError: if a value is large.
+        CheckWarningError: if an absolute value is above `MAX_SIZE`.
     """
     part = sequences_of(config)
     size = max(float(np.abs(part.source).max()), float(np.abs(part.target).max()))

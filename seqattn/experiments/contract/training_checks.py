@@ -1,4 +1,4 @@
-"""Checks of a resumed training run and of the export as ONNX graphs."""
+"""Checks of a resumed training run and of the export to ONNX."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class _StopAfter(Session):
 
 
 def check_resume(config: Config) -> str:
-    """Check that a training run that is stopped and resumed equals an uninterrupted run, bit for
-    bit.
+    """Check that a stopped and resumed training run gives the same losses and weights as an
+    uninterrupted run, bit for bit.
 
     Args:
         config: a config with a generated task of 24 training sequences in batches of 8.

@@ -1,8 +1,8 @@
 """Experiment trackers: TensorBoard, MLflow and Weights & Biases.
 
-A run works without trackers, because its folder contains everything that a tracker receives. Once
-training has begun, an error of a tracker therefore never ends training; `RunTrackers` describes
-what happens instead.
+The run folder contains everything that a tracker receives, so a run does not depend on its
+trackers. Once training has begun, an error of a tracker therefore never ends training.
+`RunTrackers` describes what happens instead.
 """
 
 from seqattn.experiments.trackers.interface import Status, TrackedRun, Tracker

@@ -1,4 +1,4 @@
-"""The interface of a tracker, and the description of the run that a tracker records."""
+"""The interface of a tracker, and the run that a tracker records."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from seqattn.config import Config, as_plain, leaves
 from seqattn.runs import COMPARISON, SEARCH, EpochRecord, RunFolder
 
 Status = Literal["finished", "diverged", "stopped"]
-"""How a run ended; "stopped" is a run that `--resume` can continue."""
+"""How a run ended. "stopped" means that `--resume` can continue the run."""
 
 
 class Tracker(Protocol):
-    """A record of one run, in addition to the files that every run has.
+    """A tracker, which keeps a record of one run in addition to the files in the run folder.
 
     The methods are called in the order `start`, `log_epochs`, `log_picture`, `end`. Any method may
     raise any exception of the tracker's library.
     """
 
     key: str
-    """The key of `logging` that selects the tracker."""
+    """The key in the config section `logging` that selects the tracker."""
 
     def start(self) -> int:
         """Open the record of the run, and return the number of epochs that it already contains."""

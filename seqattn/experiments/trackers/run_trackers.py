@@ -24,7 +24,7 @@ TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
 PACKAGES = {"mlflow": ("mlflow", "sqlalchemy", "alembic")}
 """The packages of a tracker that needs more than the package with the name of its key."""
 RESULTS = ("test_loss", "best_epoch")
-"""The keys of `summary.json` whose values trackers get at the end of a finished run."""
+"""The keys of `summary.json` whose values trackers get when a run has finished."""
 MAX_REASON_LENGTH = 300
 
 
@@ -56,8 +56,8 @@ class RunTrackers:
     """The trackers of one run.
 
     An error of a tracker during training is logged, and this tracker gets nothing more until the
-    end of the run. At the end, each tracker gets all epochs that it lacks. If this also fails, the
-    log says what the tracker may lack. The files of the run are complete in each case.
+    end of the run. At the end, each tracker gets all epochs that it lacks. If this fails, the log
+    states what the tracker may lack. The files of the run are complete in each case.
 
     Attributes:
         problems: a line for each error, for the user.
@@ -76,7 +76,7 @@ class RunTrackers:
 
         Raises:
             StorageError: if a record cannot be opened before training begins.
-            UsageError: if the user must do something else first, such as log in.
+            UsageError: if the user must do something first, such as logging in.
         """
         for tracker in self.trackers:
             try:
@@ -136,8 +136,8 @@ class RunTrackers:
 
 
 class TrackersOfRuns:
-    """The trackers of the jobs of a group, by run folder. At the end of a `with` block, all records
-    are closed."""
+    """The trackers of the jobs of a group, by run folder. All records are closed at the end of the
+    `with` block."""
 
     def __init__(self, jobs: Sequence[Job], callbacks: Callbacks) -> None:
         self.callbacks = callbacks
@@ -162,7 +162,7 @@ class TrackersOfRuns:
             self.callbacks.message(line)
 
     def _close(self) -> None:
-        """Close the records of the runs that an error or a stop ended."""
+        """Close the records that are still open because an error or a stop ended the runs."""
         for trackers in self.by_folder.values():
             started = [each for each in trackers.trackers if each.key in trackers.epochs]
             trackers.trackers = started

@@ -21,11 +21,12 @@ TIMEOUT_SECONDS = 60.0
 
 
 class WandbTracker:
-    """A tracker that creates a Weights & Biases run in the project of the config, in a group with
-    the other seeds, variants or trials of the command.
+    """A tracker that creates a Weights & Biases run in the project that the config sets, in a group
+    with the other seeds, variants or trials of the command.
 
-    In offline mode, nothing is sent: the record is in the folder `wandb` of the run, and replaces
-    the record of an earlier process. Online, a resume continues the run on the server.
+    In offline mode, nothing is sent. The record is stored in the folder `wandb` of the run folder,
+    and replaces the record of an earlier process. In online mode, a resume continues the Weights &
+    Biases run on the server.
     """
 
     key = "wandb"

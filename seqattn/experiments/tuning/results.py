@@ -21,7 +21,7 @@ from seqattn.runs.storage import atomic_write
 
 IMPORTANCE = "importance.png"
 MIN_TRIALS = 20
-"""Minimum number of finished trials for which the importance of keys is computed. The number was
+"""Minimum number of complete trials for which the importance of keys is computed. The number was
 chosen with searches over two keys, one of which had no effect. The key without effect was ranked
 first in 22 of 60 searches with 4 trials, in 9 of 60 with 8 trials, in 5 of 60 with 12 trials, and
 in 1 of 60 with 20 trials (`tests/walks/test_importance.py`)."""
@@ -37,7 +37,7 @@ class TuneResult:
         trials: a row for each trial that ended, the best first, with the keys `trial` (number),
             `state` (complete, pruned, refused, fail or interrupted), `loss`, `values`, `epochs` and
             `reason` (for the states fail and refused).
-        importance: importance of each key, with a sum of 1; empty if the importance cannot be
+        importance: importance of each key (the values sum to 1); empty if the importance cannot be
             computed.
         no_importance: reason why `importance` is empty; otherwise "".
         best: the values of the best trial.
@@ -51,7 +51,7 @@ class TuneResult:
 
 
 def write_trials(study: optuna.Study, search: Search, path: Path) -> list[dict[str, Any]]:
-    """Write `trials.csv`. If a trial has finished, also write `best.yaml`.
+    """Write `trials.csv`. If a trial is complete, also write `best.yaml`.
 
     Returns:
         the rows of the trials, the best first; see `TuneResult`.
@@ -68,7 +68,7 @@ def write_search_results(study: optuna.Study, search: Search, path: Path) -> Tun
     """Write all result files of a search.
 
     Raises:
-        UsageError: if no trial has finished.
+        UsageError: if no trial is complete.
     """
     rows = write_trials(study, search, path)
     if not rows or rows[0]["state"] != "complete":
@@ -111,13 +111,13 @@ def _trial_rows(study: optuna.Study, search: Search) -> list[dict[str, Any]]:
 
 
 def _key_importance(study: optuna.Study, search: Search) -> tuple[dict[str, float], str]:
-    """Compute how much each key separates the best quarter of the finished trials from the rest.
+    """Compute how much each key separates the best quarter of the complete trials from the rest.
 
     Source: PED-ANOVA (Watanabe, Bansal and Hutter 2023).
 
     Returns:
-        a dict of the importance of each key, whose values sum to 1, and an empty string. If the
-        importance cannot be computed: an empty dict and the reason.
+        the importance of each key (the values sum to 1) and an empty string. If the importance
+        cannot be computed, the function returns an empty dict and the reason.
     """
     finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(search.ranges) < 2:

@@ -1,9 +1,11 @@
 """The values of a trial: the sampler's proposal or, if it was tried before, an untried combination.
 
-The values are a function of the seed of the search, the number of the trial and the trials before
-it. No combination of values is tried twice, unless its trial was interrupted. Several processes can
-share a database: a trial waits at most `PEER_TIMEOUT_SECONDS` until all running trials with lower
-numbers have their values, so that no two trials get the same values.
+The values are a function of the seed of the search, the number of the trial and the earlier trials.
+No combination of values is tried twice, unless its trial was interrupted. Several processes can
+share a database. To avoid equal values, a trial therefore waits until all running trials with lower
+numbers have their values, but at most `PEER_TIMEOUT_SECONDS`.
+
+Optuna stores the label of each value; see `Range.labels`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from seqattn.config.searching import Range, Search
 
 PEER_TIMEOUT_SECONDS = 5.0
-"""Maximum time in seconds to wait for a write of another process, which may have been killed."""
+"""Maximum time in seconds to wait until another process has written to the database. The process
+may have been killed."""
 
 
 class FixedSampler(optuna.samplers.BaseSampler):
@@ -62,7 +65,7 @@ def choose_labels(
 
     Args:
         number: number of the trial.
-        message: function that is called with a line if the proposal was replaced.
+        message: function that is called with a line if the proposal is replaced.
 
     Returns:
         the label of each key, or None if no combination is left.
@@ -124,7 +127,7 @@ def has_values(trial: FrozenTrial, search: Search) -> bool:
 
 
 def _all_have_values(trials: list[FrozenTrial], search: Search) -> bool:
-    """Return whether all running trials have their values."""
+    """Return whether all running trials in the list have their values."""
     return all(has_values(trial, search) for trial in trials if trial.state == TrialState.RUNNING)
 
 

@@ -9,8 +9,9 @@ A search folder outputs/NAME/ has these files and folders:
   importance.png    the importance of each key, if it can be computed
   best.yaml         the config of the best trial, ready for training
 
-Trials are compared by their best validation loss, never by their test loss. Trials with a higher
-validation loss than the median can be pruned; see `trials.build_pruner`.
+Trials are compared by their best validation loss, never by their test loss. A trial can be pruned
+if its lowest validation loss is above the median of the complete trials; see
+`trials.build_pruner`.
 """
 
 from __future__ import annotations
@@ -118,6 +119,6 @@ def _open_study(
 
 
 def _shared_lock(path: Path, storage: str | None) -> contextlib.AbstractContextManager[None]:
-    """Return a context manager that locks the folder for a short write if several processes can
-    share the folder."""
+    """Return a context manager that locks the folder for a short write. If the database is not
+    shared, the context manager does nothing, because `tune` has already locked the folder."""
     return contextlib.nullcontext() if storage is None else folder_lock(path, LOCK_TIMEOUT_SECONDS)

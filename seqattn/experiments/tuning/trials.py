@@ -75,8 +75,8 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
 def _open_database(storage: str) -> optuna.storages.BaseStorage:
     """Open a database and create Optuna's tables.
 
-    If two processes create the tables at the same time, the database rejects one process. The
-    rejected process tries again, and then finds the tables.
+    If two processes create the tables at the same time, one of them gets an error from the
+    database. This process tries again, and then finds the tables.
     """
     for _ in range(5):
         try:
@@ -102,8 +102,8 @@ def start_trial(
         search: config and ranges.
         is_available: function that takes the number of a trial, and returns whether this trial has
             no run folder yet.
-        message: function that is called with a line for each skipped number and each repeated
-            combination.
+        message: function that is called with a line for each skipped number, and for each proposal
+            of the sampler that is replaced.
 
     Returns:
         the trial, or None if no combination is left.
@@ -138,8 +138,8 @@ def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.Bas
     A trial is pruned at epoch max(2, epochs // 5) or later if its lowest validation loss so far is
     higher than the median validation loss of the complete trials at the same epoch. The median
     needs `STARTUP_TRIALS` complete trials. No trial is pruned if the trials have different numbers
-    of epochs and a schedule spans all epochs. Such trials are at different points of the schedule,
-    so their losses at the same epoch are not comparable.
+    of epochs and a schedule spans all epochs. At the same epoch, such trials are at different
+    points of the schedule, so their losses are not comparable.
 
     Args:
         training: section `training` of the trial's config.
@@ -193,8 +193,8 @@ def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = Fals
 def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
     """End an interrupted trial, and queue its values for a new trial that replaces it.
 
-    If the trial has no values yet, nothing is queued, unless the trial repeats an earlier trial. In
-    the latter case, the values of the earlier trial are queued again.
+    If the trial has no values yet but repeats an earlier trial, the values of the earlier trial are
+    queued again. If the trial has no values and repeats no trial, nothing is queued.
     """
     trials = study.get_trials(deepcopy=False)
     repeated = trial.user_attrs.get(REQUEUED_FROM_ATTR)
