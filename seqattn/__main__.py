@@ -15,6 +15,9 @@ from typing import Any
 # seconds, these scans take 0.1 seconds, and a last scan at exit takes 0.3 seconds.
 GC_THRESHOLDS = (100_000, 20, 100)
 
+# The bindings of these libraries (nanobind) print each object that still exists at the exit.
+NEED_LAST_SCAN = frozenset({"duckdb", "onnx"})
+
 
 def main() -> None:
     """Run the command line.
@@ -45,10 +48,12 @@ def _limit_numpy_threads() -> None:
 
 
 def _skip_last_scan() -> None:
-    """Prevent the garbage collector's last scan at exit, unless a plugin is loaded. A plugin may
-    need the scan, which closes the files that the plugin left open."""
+    """Prevent the garbage collector's last scan at exit, unless a plugin or a library of
+    `NEED_LAST_SCAN` is loaded. A plugin may need the scan, which closes the files that the plugin
+    left open."""
     extension = sys.modules.get("seqattn.config.extension")
-    if extension is None or not extension.SOURCES:
+    has_plugins = extension is not None and extension.SOURCES
+    if not has_plugins and NEED_LAST_SCAN.isdisjoint(sys.modules):
         gc.freeze()
 
 
