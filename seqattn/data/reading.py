@@ -14,12 +14,14 @@ from seqattn.config.knobs.data import column_names
 from seqattn.data.cache import is_large, load_cached
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.files import (
+    NESTED,
     TABLES,
     Chunk,
     Ragged,
     ReadOptions,
     SeenIds,
     file_format,
+    file_kind,
     read_all,
     read_chunks,
     step_text,
@@ -253,15 +255,19 @@ class _FileReader:
             )  # fmt: skip
 
     def _with_unique_names(self, file: Path, chunk: Chunk) -> Chunk:
-        """Make sequence names unique across several files without series ids. A name that only
-        counts the sequences gets the file name as a prefix. If a chunk of a long table or of a JSON
-        Lines file contains a single sequence, the sequence gets the file name."""
+        """Make sequence names unique across several files without series ids.
+
+        The only sequence in a chunk of a table gets the file name, and so does the only sequence in
+        a chunk of a JSON Lines file if it is sequence 1. Otherwise, names that only count the
+        sequences get the file name as a prefix.
+        """
         if len(self.files) == 1 or chunk.style.series:
             return chunk
         called, ids = self.called[file], chunk.ids
-        is_table = file_format(file, self.options.format) in TABLES
-        if len(chunk) == 1 and not chunk.is_wide and is_table:
-            return replace(chunk, ids=(called,))
+        if len(chunk) == 1 and not chunk.is_wide:
+            kind = file_kind(file, file_format(file, self.options.format))
+            if kind in TABLES or (kind.startswith(NESTED) and ids == ("1",)):
+                return replace(chunk, ids=(called,))
         first = int(ids[0]) if ids[0].isdecimal() else -1
         are_numbers = ids == tuple(str(first + k) for k in range(len(ids)))
         if not are_numbers and not chunk.is_wide:  # ids of wide tables are the numbers of rows

@@ -330,6 +330,23 @@ def test_an_hour_that_no_day_has_is_an_error(seqattn: Command, tmp_path: Path, h
     assert "line 4, the columns day, hour form no valid time" in done.err, done.err
 
 
+@pytest.mark.parametrize(
+    ("columns", "wrong"),
+    [("year,month,day", "2020,2,31"), ("year,month,day", "2020,13,1"),
+     ("year,month,day,hour", "2020,1,3,25"), ("year,month,day,hour,minute", "2020,1,3,4,60")],
+)  # fmt: skip
+def test_a_date_that_does_not_exist_is_an_error_with_its_line(
+    seqattn: Command, tmp_path: Path, columns: str, wrong: str
+) -> None:
+    rest = ",0,0"[: 2 * columns.count(",") - 4]
+    rows = [f"2020,1,{day}{rest},{day}" for day in range(1, 10)]
+    rows[2] = f"{wrong},3"
+    Path("parts.csv").write_text("\n".join([f"{columns},load", *rows]) + "\n")
+    done = seqattn("data", "check", "parts.csv", "--time", columns)
+    assert done.code == 3, done.out
+    assert f"line 4, the columns {columns.replace(',', ', ')} form no valid time" in done.err
+
+
 def test_parts_of_a_date_must_be_whole_numbers(seqattn: Command, tmp_path: Path) -> None:
     rows = [f"2021,{month},{1.5 if month == 3 else 1},{month}" for month in range(1, 10)]
     Path("parts.csv").write_text("\n".join(["year,month,day,load", *rows]) + "\n")

@@ -17,7 +17,7 @@ from seqattn.data.files.chunk import (
     concat_chunks,
     to_offsets,
 )
-from seqattn.data.files.lines import has_nested_points, read_json_lines
+from seqattn.data.files.lines import has_nested_points, open_lines, read_json_lines
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
 from seqattn.data.tables import read_table
@@ -156,7 +156,7 @@ def _open_chunks(path: Path, name: str, options: ReadOptions, whole: bool) -> It
         elif kind == "npz":
             yield from read_npz(path, name, options)
         elif file_kind(path, kind) == f"{NESTED}jsonl":
-            with path.open("rb") as raw:
+            with open_lines(path) as raw:
                 yield from read_json_lines(raw, name, options)
         else:
             yield from read_table(path, kind, options, whole=whole)

@@ -9,11 +9,14 @@ A step is a list of numbers, or a single number if there is only one feature. An
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
@@ -29,9 +32,34 @@ BOM = b"\xef\xbb\xbf"
 MAX_CHUNK_VALUES = 2**18  # number of values at which a chunk ends
 
 
+@contextmanager
+def open_lines(path: Path) -> Iterator[BinaryIO]:
+    """Open a JSON Lines file for reading, decompressed if it is a gzip file.
+
+    Raises:
+        DataError: if the gzip file is damaged.
+    """
+    if path.suffix.lower() != ".gz":
+        with path.open("rb") as plain:
+            yield plain
+        return
+    try:
+        with gzip.open(path) as unpacked:
+            yield cast(BinaryIO, unpacked)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: is a damaged gzip file ({error}).") from None
+
+
 def has_nested_points(path: Path) -> bool:
-    """Return whether the first line indicates that each line contains a sequence, not a row."""
-    with path.open("rb") as file:
+    """Return whether the first line indicates that each line contains a sequence, not a row. A file
+    compressed with Zstandard always contains rows.
+
+    Raises:
+        DataError: if a gzip file is damaged.
+    """
+    if path.suffix.lower() == ".zst":
+        return False
+    with open_lines(path) as file:
         first = next((line for line in file if line.strip()), b"")
     if b'"target"' in first and b"[" in first:
         return True
@@ -45,7 +73,7 @@ def check_json_lines(path: Path, name: str) -> None:
         DataError: if a line is too long or is not valid JSON.
     """
     number = 0
-    with path.open("rb") as file:
+    with open_lines(path) as file:
         while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
             if len(line) > MAX_LINE_BYTES:

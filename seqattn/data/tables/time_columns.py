@@ -131,9 +131,12 @@ def combine_time_columns(
         integers = [f"CAST({_whole_sql(column)} AS BIGINT)" for column in columns]
         parts = [*integers, *["1", "1", "0", "0"][len(integers) - 1 :], "0"]
         year, month, day, hour, minute = parts[:5]
-        good = f"{month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND 31"
-        made = f"make_timestamp({year}, {month}, {day}, {hour}, {minute}, 0.0)"
-        sql = f"(CASE WHEN {good} THEN {made} END)"
+        date = f"try_strptime(printf('%04d-%02d-%02d', {year}, {month}, {day}), '%Y-%m-%d')"
+        times = [
+            f"{unit}(CAST(CASE WHEN {part} BETWEEN 0 AND {largest} THEN {part} END AS INTEGER))"
+            for unit, part, largest in (("to_hours", hour, 24), ("to_minutes", minute, 59))
+        ]
+        sql = f"({' + '.join([date, *times])})"
     (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE ({sql}) IS NULL")
     if row is not None:
         raise DataError(

@@ -167,10 +167,9 @@ class Run:
 
         The axes of the kind "cross" are `sequence`, `layer`, `head`, `target_step` and
         `source_step`. The axes of the kinds "encoder_self" and "decoder_self" are `sequence`,
-        `layer`, `head`, `query_step` and `key_step`. Sequences have their ids as labels. Steps are
-        counted from 1, and layers and heads are counted from 0. A weight is NaN if one of its steps
-        is after the end of the sequence. In "decoder_self", the weights of key steps after the
-        query step are also NaN.
+        `layer`, `head`, `query_step` and `key_step`. Sequences have their ids as labels. Steps
+        count from 1, layers and heads from 0. A weight is NaN if one of its steps is after the end
+        of the sequence, or in "decoder_self" if its key step is after its query step.
 
         Args:
             kind: "cross", "encoder_self" or "decoder_self".
