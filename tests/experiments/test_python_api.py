@@ -124,6 +124,7 @@ def test_mistakes_in_a_config_name_the_argument(tmp_path: Path) -> None:
         ({"seed__x": 5}, ConfigError, "seed.x=5: seed is not a section"),
         ({"overrides": "seed=3"}, UsageError, "overrides 'seed=3': expected a list of strings"),
         ({"overrides": [3]}, UsageError, r"overrides \[3\]: expected a list of strings"),
+        ({"overrides": 5}, UsageError, r"overrides 5: expected a list of strings"),
     ]
     for overrides, error, message in cases:
         with pytest.raises(error, match=message):
@@ -152,6 +153,9 @@ def test_seeds_train_together_and_equal_the_command(
     assert api.Seeds.open("outputs/tiny").losses == many.losses
     with pytest.raises(UsageError, match="seeds 0: expected 1 to 100000"):
         api.train_seeds(CONFIG, 0, output_dir=tmp_path / "api")
+    for count in (0, -1, 1025):
+        with pytest.raises(UsageError, match=f"threads {count}: expected 1 to 1024"):
+            api.train_seeds(CONFIG, 2, threads=count, output_dir=tmp_path / "new")
 
 
 def test_a_comparison_equals_the_command(
@@ -236,6 +240,20 @@ def test_predictions_give_the_test_loss(comparison: seqattn.Comparison) -> None:
     assert chosen.forecast.tolist() == arrays["forecast"][3, 1].tolist()
     joined = comparison.to_dataframe("predictions", library="polars")
     assert joined.shape == (2 * 3 * len(frame), 8)
+
+
+def test_predictions_of_tasks_with_and_without_labels(tmp_path: Path) -> None:
+    sizes = {"n_train": 16, "n_validation": 8, "n_test": 7}
+    kinds = [{"kind": kind, **sizes} for kind in ("copy", "squares", "copy")]
+    kinds[2]["noise"] = 0.3
+    found = seqattn.compare(CONFIG, vary={"data": kinds}, seeds=2, output_dir=tmp_path)
+    frame = found.to_dataframe("predictions")
+    assert set(frame.variant) == set(found)
+    for variant, rows in frame.groupby("variant"):
+        own = found[variant][24].to_dataframe("predictions")
+        assert len(rows) == 2 * len(own)
+        labels = rows[rows.seed == 24].label
+        assert labels.isna().all() if "label" not in own else labels.tolist() == own.label.tolist()
 
 
 def test_unobserved_targets_and_short_sequences_are_missing(ragged_run: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from seqattn.config import Config, Override
 from seqattn.errors import UsageError
-from seqattn.experiments.worker_count import MAX_WORKERS
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation import ForecastOverride
@@ -57,7 +56,8 @@ def as_override_list(keywords: Mapping[str, Any]) -> list[Override]:
              if key != "overrides"]  # fmt: skip
     if isinstance(first, Mapping):
         return [(str(key), as_config_value(value)) for key, value in [*first.items(), *pairs]]
-    if isinstance(first, str) or not all(isinstance(text, str) for text in first):
+    is_list = isinstance(first, Iterable) and not isinstance(first, str)
+    if not is_list or not all(isinstance(text, str) for text in first):
         raise UsageError(
             f"overrides {first!r}: expected a list of strings such as ['training.epochs=5'], or a"
             " dict such as {'training.epochs': 5}."
@@ -88,16 +88,15 @@ def check_step_count(steps: int | None) -> int | None:
     return steps
 
 
-def check_worker_count(workers: int | None) -> int | None:
-    """Check that a number of workers is None or a whole number that `--jobs` accepts, and return
-    it.
+def check_count(count: int | None, name: str, largest: int) -> int | None:
+    """Check that an argument is None or a whole number from 1 to `largest`, and return it.
 
     Raises:
-        UsageError: if `workers` is not a whole number from 1 to `MAX_WORKERS`.
+        UsageError: if the argument is not such a number. The message contains its name.
     """
-    if workers is not None and not 1 <= as_integer(workers, "workers") <= MAX_WORKERS:
-        raise UsageError(f"workers {workers}: expected 1 to {MAX_WORKERS}.")
-    return workers
+    if count is not None and not 1 <= as_integer(count, name) <= largest:
+        raise UsageError(f"{name} {count}: expected 1 to {largest}.")
+    return count
 
 
 def as_integer(number: Any, name: str) -> int:

@@ -146,6 +146,7 @@ def _joined(result: ComparisonResult, read: Any, *, has_results: bool) -> Column
         has_results: True to join only finished runs; False to join all runs with `metrics.csv`.
     """
     found: dict[str, list[Any]] = {}
+    rows = 0
     for variant in result.variants:
         for seed, folder in variant.folders.items():
             if not (seed in variant.summaries if has_results else folder.metrics.exists()):
@@ -154,7 +155,10 @@ def _joined(result: ComparisonResult, read: Any, *, has_results: bool) -> Column
             count = len(next(iter(columns.values())))
             whole = {"variant": [variant.name] * count, "seed": [seed] * count, **columns}
             for name, cells in whole.items():
-                found.setdefault(name, []).extend(
+                found.setdefault(name, [None] * rows).extend(
                     cells.tolist() if isinstance(cells, np.ndarray) else cells
                 )
+            rows += count
+            for name in found.keys() - whole.keys():
+                found[name] += [None] * count
     return found

@@ -17,7 +17,7 @@ from seqattn.experiments.api.arguments import (
     as_config_value,
     as_integer,
     as_override_list,
-    check_worker_count,
+    check_count,
     warn,
 )
 from seqattn.experiments.api.comparison import Comparison
@@ -26,6 +26,10 @@ from seqattn.experiments.api.run import Run
 from seqattn.experiments.api.seeds import Seeds
 from seqattn.experiments.compare import run_comparison
 from seqattn.experiments.frames import FrameData, train_on_frames
+from seqattn.experiments.worker_count import MAX_WORKERS
+
+MAX_THREADS = 1024
+"""The largest number of threads, as for the option `--threads`."""
 
 
 def train(
@@ -110,7 +114,8 @@ def train_seeds(
     """
     if not 1 <= as_integer(seeds, "seeds") <= 100_000:
         raise UsageError(f"seeds {seeds}: expected 1 to 100000.")
-    workers = check_worker_count(workers)
+    workers = check_count(workers, "workers", MAX_WORKERS)
+    threads = check_count(threads, "threads", MAX_THREADS)
     source = _config_source(config)
     changes = as_override_list(overrides)
     if isinstance(source, Config):
@@ -167,7 +172,7 @@ def compare(
     Raises:
         SeqattnError: for an error that a user can correct.
     """
-    workers = check_worker_count(workers)
+    workers = check_count(workers, "workers", MAX_WORKERS)
     source = _config_source(config)
     if source is None or isinstance(source, Config):
         raise UsageError(
