@@ -109,8 +109,7 @@ def complete_override(incomplete: str) -> Candidates:
 
 
 def complete_reading(incomplete: str) -> Candidates:
-    """Return the same candidates as `complete_override`, but only for the keys of the section
-    `data` with `kind: file`."""
+    """Return the same candidates as `complete_override`, but only for `READING_KEYS`."""
     return _complete_key(incomplete, only_reading=True)
 
 

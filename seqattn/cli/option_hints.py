@@ -12,21 +12,19 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
         option: the unknown option, such as `--learning-rate`. The name of the option may be the
             whole path of a key or the last part of the path, with hyphens or underscores.
         arguments: all arguments of the command, from which the hint takes the value.
-        only_reading: whether to suggest only the keys of the section `data` with `kind: file`,
-            instead of all keys except those of the section `compare`.
+        only_reading: see `is_settable`.
 
     Returns:
         `--set PATH=VALUE` for each key with this name, joined by "or"; "" if there is no such key.
     """
-    from seqattn.config import all_keys
+    from seqattn.config.sections import all_keys, is_settable
 
     name = option.lstrip("-").replace("-", "_")
     paths = dict.fromkeys(
         ".".join(path)
         for path, _, tag in all_keys()
-        if name in (path[-1], ".".join(path)) and path[0] != "compare"
-        and (not only_reading or (path[0], tag) == ("data", "file"))
-    )  # fmt: skip
+        if name in (path[-1], ".".join(path)) and is_settable(path, tag, only_reading=only_reading)
+    )
     value = _value_of(option, arguments)
     return " or ".join(f"--set {path}={value}" for path in paths)
 

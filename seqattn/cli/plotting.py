@@ -113,8 +113,9 @@ def plot_attention(
 ) -> None:  # fmt: skip
     """Draw attention weights as heatmaps.
 
-    Rows are target steps, and columns are source steps. The command draws the test sequences of
-    RUN, or your own sequences (--input).
+    Rows are target steps, and columns are source steps. With --kind encoder_self or decoder_self,
+    both are steps of the same sequence. The command draws the test sequences of RUN, or your own
+    sequences (--input).
     """
     from seqattn.cli.weights import read_weights
     from seqattn.runs import find_run

@@ -10,7 +10,7 @@ from typing import get_args
 from pydantic.fields import FieldInfo
 
 from seqattn.config.plain import as_value
-from seqattn.config.sections import all_keys, choices, field_variants, key_descriptions
+from seqattn.config.sections import all_keys, choices, field_variants, is_settable, key_descriptions
 
 
 @functools.cache
@@ -20,14 +20,14 @@ def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]
     The values are YAML texts, each with the first sentence of the description of the key. If the
     value of a key is not a section and has no fixed choices, the function suggests the default of
     the key if this default is a number or a string, and "" otherwise. It also suggests `null` if
-    the key accepts `null`. The section `compare` is left out.
+    the key accepts `null`.
 
     Args:
-        only_reading: whether to return only the keys of the section `data` with `kind: file`.
+        only_reading: see `is_settable`.
     """
     keys = dict[str, dict[str, str]]()
     for path, section, tag in all_keys():
-        if path[0] == "compare" or (only_reading and (path[0], tag) != ("data", "file")):
+        if not is_settable(path, tag, only_reading=only_reading):
             continue
         field = section.model_fields[path[-1]]
         description = " ".join(key_descriptions(section)[path[-1]].split())

@@ -20,6 +20,12 @@ from seqattn.config.reading import KeyPath
 SectionType = type[Section]
 TEXT_TAG = "text"
 """The tag of a plain text in a union with sections."""
+READING_KEYS = (
+    "format", "layout", "series", "time", "ignore", "missing", "na_values", "time_format",
+    "delimiter", "decimal", "thousands", "comment", "skip_rows", "header", "encoding",
+)  # fmt: skip
+"""Keys of the `data` section that control how a file is read. A new file may need other values of
+these keys than the training data."""
 
 
 def variants(annotation: Any) -> dict[str, SectionType]:
@@ -112,6 +118,20 @@ def _source(cls: type) -> str:
         return textwrap.dedent(inspect.getsource(cls))
     except (OSError, TypeError):
         return ""
+
+
+def is_settable(path: KeyPath, tag: str, *, only_reading: bool) -> bool:
+    """Return whether the option `--set` of a command accepts a key.
+
+    Args:
+        path: the path of the key.
+        tag: the tag of the section that contains the key.
+        only_reading: whether the command accepts only `READING_KEYS`. Other commands accept all
+            keys except those of the section `compare`.
+    """
+    if only_reading:
+        return tag == "file" and path in {("data", key) for key in READING_KEYS}
+    return path[0] != "compare"
 
 
 def json_schema() -> dict[str, Any]:

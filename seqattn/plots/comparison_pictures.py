@@ -139,9 +139,9 @@ def _mean_baseline_losses(result: ComparisonResult) -> dict[float, float]:
     The mean baseline forecasts the mean of the training targets. The median is over the finished
     seeds of all variants with this value, because each seed may have its own data. The values of
     the key are in ascending order. The result is empty if variants with the same value have
-    different data.
+    different data, or if the variants have losses in different units.
     """
-    if not result.same_data_in_pairs:
+    if not (result.same_data_in_pairs and result.same_units):
         return {}
     losses: dict[float, dict[int, float]] = {}
     for variant in sorted(result.variants, key=_sweep_value):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqattn.cli import completion
+from seqattn.config.sections import READING_KEYS
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -121,9 +122,7 @@ def test_run_folders_are_completed(complete: Complete) -> None:
 @every_shell
 def test_only_keys_of_reading_are_completed_where_a_file_is_read(complete: Complete) -> None:
     found = complete("seqattn predict r --input x.csv --set ")
-    assert "data.series=" in found
-    assert all(each.startswith("data.") for each in found)
-    assert "data.n_train=" not in found
+    assert {each.rstrip("=") for each in found} == {f"data.{key}" for key in READING_KEYS}
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,12 @@ def test_an_option_of_reading_is_answered_with_set_where_a_file_is_read(seqattn:
 
 
 @pytest.mark.parametrize(
-    "words", [["train", "a.yaml", "--plot", "none"], ["doctor", "a", "--epochs"]]
+    "words",
+    [
+        ["train", "a.yaml", "--plot", "none"],
+        ["doctor", "a", "--epochs"],
+        ["predict", "a", "--scaling", "none"],
+    ],
 )
 def test_other_unknown_options_are_answered_as_before(words: list[str], seqattn: Command) -> None:
     done = seqattn(*words)

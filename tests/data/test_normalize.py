@@ -494,6 +494,7 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
     assert not outcome.same_units
     text = " ".join(describe_result(outcome))
     assert "differ in data.scaling or data.relative" in text
+    assert "different test sequences" not in text
     assert "(curves.png) are in different units" in text
     comparison = plan_comparison(
         path, ["name=two"], vary=["data.normalize=global,instance"], seeds=2

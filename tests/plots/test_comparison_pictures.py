@@ -29,3 +29,4 @@ def test_the_mean_baseline_of_a_sweep_is_the_median_over_the_seeds_of_all_varian
     assert losses == {1.0: 0.2, 2.0: 0.6}
     assert list(losses) == [1.0, 2.0]
     assert _mean_baseline_losses(replace(result, same_data_in_pairs=False)) == {}
+    assert _mean_baseline_losses(replace(result, same_units=False)) == {}

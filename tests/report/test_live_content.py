@@ -167,6 +167,21 @@ def test_epochs_that_are_left_out_are_counted(
     assert any("of 10 recorded epochs" in notice for notice in content["notices"])
 
 
+def test_a_model_that_is_too_large_takes_no_room_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = train(tmp_path, "large", "model.hidden_dim=24")
+    small = train(tmp_path, "small")
+    monkeypatch.setattr(live_content, "MAX_PARAMETER_BYTES", 8_000)
+    monkeypatch.setattr(live_content, "MAX_GRAPHS", 1)
+    models = live_content.LiveModels()
+    assert [models.add(large, "large"), models.add(small, "small")] == [False, True]
+    (reason,) = models.reasons
+    assert reason.startswith("The model of large is not in this page, because its parameters take")
+    (model,) = models.models
+    assert [run["name"] for run in model["runs"]] == ["small"]
+
+
 def fail(error: Exception) -> Any:
     def trace(_: LoadedModel) -> LiveGraph:
         raise error

@@ -175,11 +175,12 @@ def collect_result(
         resampled: whether each seed has its own generated data.
     """
     groups: dict[tuple[Any, ...], dict[str, dict[int, float]]] = {}
-    data_of_group: dict[float | None, set[str]] = {}
+    data_of_group: dict[tuple[float | None, str], set[str]] = {}
     for variant in variants:
         unit = _unit_of_losses(data[variant.name])
-        groups.setdefault((variant.sweep_value, unit), {})[variant.name] = variant.losses
-        data_of_group.setdefault(variant.sweep_value, set()).add(_sequences_of(data[variant.name]))
+        group = variant.sweep_value, unit
+        groups.setdefault(group, {})[variant.name] = variant.losses
+        data_of_group.setdefault(group, set()).add(_sequences_of(data[variant.name]))
     files = all(section.get("kind") in ("file", "stream") for section in data.values())
     data_of_seeds: DataOfSeeds = "files" if files else "new" if resampled else "same"
     if len({seed for variant in variants for seed in variant.folders}) < 2:

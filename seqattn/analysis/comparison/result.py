@@ -115,8 +115,8 @@ class ComparisonResult:
         pairs: the tests of all pairs of variants that have losses in the same unit and at least two
             common seeds. In a sweep, both variants of a pair have the same value of the swept key.
         same_data: whether all variants have the same sequences for each seed.
-        same_data_in_pairs: whether all variants with the same value of the swept key have the same
-            sequences for each seed. Without a sweep, this attribute is equal to `same_data`.
+        same_data_in_pairs: whether all variants with losses in the same unit, and in a sweep with
+            the same value of the swept key, have the same sequences for each seed.
         same_units: whether the test losses of all variants have the same unit. Variants with
             different units are not tested against each other.
         same_training_units: whether the training and validation losses of all variants have the

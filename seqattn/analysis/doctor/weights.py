@@ -118,7 +118,10 @@ def alignment_off_by_one(evidence: Evidence) -> Verdict:
             neighbour = max(neighbour, (float(np.mean(shifted)) if inside.any() else 0.0, shift))
     share, shift = neighbour
     if share <= at_true or share < 0.5:
-        return "fine", "no neighbor of the true source step has the largest weight more often"
+        return "fine", (
+            f"{share:.0%} of the steps have their largest weight next to the true source step,"
+            f" {at_true:.0%} at it"
+        )
     side = "before" if shift < 0 else "after"
     return (
         "found",
@@ -184,7 +187,7 @@ def dead_heads(evidence: Evidence) -> Verdict:
     if not dead or len(dead) == len(heads):
         of_all = ", see nearly uniform" if dead else ""
         return "fine", f"{len(dead)} of {L * A} heads have almost equal weights{of_all}"
-    names = ", ".join(evidence.head_name(*head) for head in dead[:6])
+    names = "; ".join(evidence.head_name(*head) for head in dead[:6])
     return (
         "found", f"{names} of {L * A} heads have almost equal weights",
         "A head with equal weights gives every step the same mean of the values.",

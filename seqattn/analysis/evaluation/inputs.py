@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from seqattn.config import Draft, OwnFile, as_plain
+from seqattn.config.sections import READING_KEYS
 from seqattn.data import DataSpec, Sequences
 from seqattn.data.cutting import cut_at_length, cut_series, make_sources
 from seqattn.data.file_dataset import check_observed, rename_features
@@ -31,13 +32,6 @@ from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import AmbiguousData, DataError, UsageError, counted
 from seqattn.training import LoadedModel
-
-READING_KEYS = (
-    "format", "layout", "series", "time", "ignore", "missing", "na_values", "time_format",
-    "delimiter", "decimal", "thousands", "comment", "skip_rows", "header", "encoding",
-)  # fmt: skip
-"""Keys of the `data` section that control how a file is read. A new file may need other values of
-these keys than the training data."""
 
 
 def input_config(trained: LoadedModel, overrides: Sequence[str] = ()) -> OwnFile:

@@ -123,7 +123,8 @@ def _describe_seeds(result: ComparisonResult) -> list[str]:
     """Return sentences that describe the results of several seeds of one config."""
     (variant,) = result.variants
     finding = doctor.check_seed_spread([float(loss) for loss in variant.losses.values()])
-    return [f"{finding.number}. {finding.meaning}".strip(), describe_scope(result.data_of_seeds)]
+    number = finding.number[:1].upper() + finding.number[1:]
+    return [f"{number}. {finding.meaning}".strip(), describe_scope(result.data_of_seeds)]
 
 
 def _variant_rows(result: ComparisonResult, page_folder: Path) -> list[dict[str, Any]]:

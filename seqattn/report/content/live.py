@@ -81,6 +81,10 @@ class LiveModels:
         try:
             _, trained = open_run(folder.path)
             check_sources_observed(trained)
+            size = sum(parameter.nbytes for parameter in trained.model.parameters())
+            if self._size + size > MAX_PARAMETER_BYTES:
+                self._add_reason(self._describe_limit(name))
+                return False
             model = self._find_model(PageRun(name, trained))
             if model is None:
                 return False
@@ -92,21 +96,7 @@ class LiveModels:
         except (CheckpointError, UsageError) as error:
             self._add_reason(f"The model of {name} is not in this page. {error}")
             return False
-        self._size += parameters[:1].nbytes
-        if self._size > MAX_PARAMETER_BYTES:
-            megabytes = MAX_PARAMETER_BYTES // 2**20
-            if self._frames:
-                reason = (
-                    "Only some of the models are in this page, because the parameters of all would"
-                    f" take more than {megabytes} MB."
-                )
-            else:
-                reason = (
-                    f"The model of {name} is not in this page, because its parameters take more"
-                    f" than {megabytes} MB."
-                )
-            self._add_reason(reason)
-            return False
+        self._size += size
         run = {"name": name, "seed": trained.config.seed, "best_epoch": trained.epoch}
         model["runs"].append(run)
         self.runs.append(PageRun(name, trained))
@@ -230,6 +220,19 @@ class LiveModels:
         self._position[key] = len(self.models)
         self.models.append(model)
         return model
+
+    def _describe_limit(self, name: str) -> str:
+        """Return the reason for leaving out a run whose parameters exceed the limit of the page."""
+        megabytes = MAX_PARAMETER_BYTES // 2**20
+        if self._frames:
+            return (
+                "Only some of the models are in this page, because the parameters of all would take"
+                f" more than {megabytes} MB."
+            )
+        return (
+            f"The model of {name} is not in this page, because its parameters take more than"
+            f" {megabytes} MB."
+        )
 
     def _add_reason(self, reason: str) -> None:
         if reason not in self.reasons:
