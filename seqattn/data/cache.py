@@ -68,7 +68,7 @@ def load_cached(
     with _new_folder(home, files) as made:
         store = SeriesStore(made)
         digests = read(store)
-        if _cache_key(files, options) != key:
+        if _have_changed(files, options, key):
             raise DataError(f"{name}: changed while it was read. Repeat the command.")
         store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
         # OSError means that another process wrote the entry first, or that a damaged entry remains.
@@ -94,6 +94,13 @@ def _cache_key(files: Sequence[Path], options: str) -> str:
         status = file.stat()
         text.append(f"{file.resolve()}\t{status.st_size}\t{status.st_mtime_ns}")
     return hashlib.sha256("\n".join(text).encode()).hexdigest()[:24]
+
+
+def _have_changed(files: Sequence[Path], options: str, key: str) -> bool:
+    try:
+        return _cache_key(files, options) != key
+    except OSError:  # a file was removed
+        return True
 
 
 @contextlib.contextmanager

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import itertools
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,13 +74,13 @@ def index_note(index: Any) -> str | None:
 
 
 def _index_columns(index: Any, names: list[str]) -> list[FrameColumn]:
-    found = []
+    found: list[FrameColumn] = []
     for level in range(index.nlevels):
         values, label = index.get_level_values(level), index.names[level]
         if label is not None:
             name = _column_name(label)
         elif values.dtype.kind in "Mm" or str(values.dtype).startswith(("datetime", "period")):
-            name = next(n for n in ("time", "time_of_index", "index_") if n not in names)
+            name = _new_time_name([*names, *(column.name for column in found)])
         elif index.nlevels == 1 and values.dtype.kind in "iu":
             continue  # row numbers, possibly of filtered or sorted rows
         elif index.nlevels == 1 and not len(index):
@@ -93,6 +94,13 @@ def _index_columns(index: Any, names: list[str]) -> list[FrameColumn]:
             )
         found.append(_frame_column(name, values.to_series(index=range(len(values)))))
     return found
+
+
+def _new_time_name(names: Sequence[str]) -> str:
+    """Return the name of an unnamed index of dates that differs from all names, ignoring case."""
+    taken = {name.lower() for name in names}
+    numbered = (f"time_of_index_{k}" for k in itertools.count(2))
+    return next(n for n in itertools.chain(["time", "time_of_index"], numbered) if n not in taken)
 
 
 def _index_example(levels: int) -> str:

@@ -110,8 +110,9 @@ def test_names_taken_from_paths_belong_to_the_entry(
         )
 
 
+@pytest.mark.parametrize("is_removed", [False, True])
 def test_a_file_that_changes_while_it_is_read_is_refused(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    is_removed: bool, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = folder_of(tmp_path / "d", long(20, 0), long(20, 20))
     from seqattn.data import reading
@@ -119,8 +120,12 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
     real = reading.file_digest
 
     def late(file: Path) -> str:
-        folder_of(folder, long(20, 40))
-        return real(file)
+        digest = real(file)
+        if is_removed:
+            file.unlink()
+        else:
+            folder_of(folder, long(20, 40))
+        return digest
 
     monkeypatch.setattr(reading, "file_digest", late)
     with pytest.raises(DataError, match="changed while"):

@@ -22,6 +22,7 @@ import pytest
 import seqattn
 from seqattn.data.files import Chunk, ReadOptions, read_all
 from seqattn.data.frames import frame_kind, temporary_parquet
+from seqattn.data.pandas_columns import columns_of_pandas
 from seqattn.errors import DataError, UsageError
 from seqattn.experiments.api import DataNote, Run
 from tests.conftest import Ended
@@ -291,6 +292,28 @@ def test_rows_keep_their_order_where_nothing_says_when() -> None:
     ):
         found = read(frame, ReadOptions(series=(), time=None, is_training=False))
         np.testing.assert_array_equal(found.points.values[:, 0], frame["x"].to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("taken", "name"),
+    [((), "time"), (("Time",), "time_of_index"),
+     (("time", "time_of_index", "index_"), "time_of_index_2")],
+)  # fmt: skip
+def test_an_index_of_dates_gets_a_name_that_no_column_has(
+    taken: tuple[str, ...], name: str
+) -> None:
+    days = pd.date_range("2024-01-01", periods=5)
+    frame = pd.DataFrame({column: np.arange(5.0) for column in ("x", *taken)}, index=days)
+    assert columns_of_pandas(frame)[0].name == name
+    chunk = read(frame, ReadOptions(is_training=False, features=("x",), time=(name,)))
+    assert chunk.order is not None
+    np.testing.assert_array_equal(chunk.order, days.to_numpy())
+
+
+def test_two_unnamed_levels_of_dates_get_two_names() -> None:
+    index = pd.MultiIndex.from_product([pd.date_range("2024-01-01", periods=n) for n in (2, 3)])
+    columns = columns_of_pandas(pd.DataFrame({"x": np.arange(6.0)}, index=index))
+    assert [column.name for column in columns] == ["time", "time_of_index", "x"]
 
 
 def test_an_index_of_dates_without_a_name_is_the_time() -> None:
