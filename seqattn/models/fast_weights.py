@@ -273,7 +273,7 @@ class FastWeightsModel(Seq2SeqModel):
     def _use_matrix(self, S: int, T: int, with_attention: bool) -> bool:
         """Return whether the memory should be a matrix. This is the case if the matrix is smaller
         than the list of states and no attention weights are requested."""
-        return self.inner_steps > 0 and self.hidden < S + T and not with_attention
+        return self.hidden < S + T and not with_attention
 
 
 def _strength_output(values: list[Tensor], weights: list[Tensor]) -> ModelOutput:

@@ -189,7 +189,10 @@ class TransformerModel(Seq2SeqModel):
         self._check_length(source, T)
         all_forced, _ = find_forced_steps(teacher_forcing, T)
         if not all(all_forced[1:]):  # the first input is the start token in any case
-            raise ValueError("a Transformer trains with teacher forcing at every step")
+            raise ValueError(
+                "a Transformer trains with teacher forcing at every step, given as a mask on the"
+                " CPU"
+            )
         start = self.encode(source, source_lengths, rng=rng, with_weights=with_attention)
         dropout = Dropout(rng, self.dropout)
         inputs = self.target_in(shift_right(start.start_token, target))

@@ -366,11 +366,12 @@ def test_hard_choices_are_drawn_from_the_softmax(normalizer: Normalizer) -> None
     torch.testing.assert_close(sampled.mean(dim=1), scores.softmax(-1)[:, 0], atol=0.015, rtol=0)
     best = normalizer.normalize(scores[:, :1] * 1.0, None, None).weights
     assert best[[0, 1, 3], 0].argmax(-1).tolist() == [2, 0, 2]
-    keep = torch.tensor([[True, True, False]] * 4)
-    for edge in (0.0, 1 - 2**-53, 1.0):  # float32 rounds the largest number below 1 to 1
-        at_the_edge = normalizer.normalize(scores, keep, torch.full_like(numbers, edge)).weights
-        assert (at_the_edge[..., 2] == 0).all()
-        assert (at_the_edge.sum(-1) == 1).all()
+    for padding in (0, 2):
+        keep = torch.tensor([[k != padding for k in range(3)]] * 4)
+        for edge in (0.0, 1 - 2**-53, 1.0):  # float32 rounds the largest number below 1 to 1
+            at_the_edge = normalizer.normalize(scores, keep, torch.full_like(numbers, edge)).weights
+            assert (at_the_edge[..., padding] == 0).all()
+            assert (at_the_edge.sum(-1) == 1).all()
 
 
 def test_straight_through_goes_back_as_the_soft_weights_would() -> None:

@@ -291,9 +291,11 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
 def sample_categorical(weights: Tensor, u: Tensor) -> Tensor:
     """Sample positions (..., N, T) from weights (..., N, T, S). The function inverts the cumulative
     sum of the weights at u (..., N, T), which is uniform over [0, 1]. The function never samples a
-    position after the last position with a positive weight, even if u is 1."""
+    position with the weight 0 before the first or after the last positive weight, even if u is 0
+    or 1."""
     sums = weights.cumsum(dim=-1)
-    return (sums < u.unsqueeze(-1) * sums[..., -1:]).sum(dim=-1)
+    positive = u.clamp(min=torch.finfo(u.dtype).eps ** 2).unsqueeze(-1)
+    return (sums < positive * sums[..., -1:]).sum(dim=-1)
 
 
 def one_hot(positions: Tensor, like: Tensor) -> Tensor:
