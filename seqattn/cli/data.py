@@ -32,10 +32,16 @@ EXAMPLES = {
     "CSV, long: one row for each step (.csv; .tsv with tabs)": (
         "sequence,step,x,y\na,1,-1.02,-0.97\na,2,-1.05,1.01\nb,1,0.98,-1.10\nb,2,0.95,0.92\n"
     ),
-    "CSV, wide: one row for each sequence": (
+    "CSV, wide: one row for each sequence (.csv)": (
         "sequence,x_1,y_1,x_2,y_2\na,-1.02,-0.97,-1.05,1.01\nb,0.98,-1.10,0.95,0.92\n"
     ),
-    "JSON lines: one object for each sequence; target and id are optional (.jsonl)": (
+    "JSON records: the columns of a CSV file, long or wide (.json; .jsonl without brackets)": (
+        '[{"sequence": "a", "step": 1, "x": -1.02, "y": -0.97},\n'
+        ' {"sequence": "a", "step": 2, "x": -1.05, "y": 1.01},\n'
+        ' {"sequence": "b", "step": 1, "x": 0.98, "y": -1.10},\n'
+        ' {"sequence": "b", "step": 2, "x": 0.95, "y": 0.92}]\n'
+    ),
+    "JSON Lines: one object for each sequence; target and id are optional (.jsonl)": (
         '{"id": "a", "source": [[-1.02, -0.97], [-1.05, 1.01]], "target": [[1.0, 1.0]]}\n'
         '{"id": "b", "source": [[0.98, -1.10]], "target": [[0.95, 0.92]]}\n'
     ),
@@ -59,7 +65,8 @@ EXAMPLES = {
 def formats_command() -> None:
     """Print an example of each file format.
 
-    The option --input and the config section `data: {kind: file}` accept these formats.
+    The option --input and the config section `data: {kind: file}` accept these formats. Text files
+    may be compressed with gzip (.gz) and, if they have rows and columns, with Zstandard (.zst).
     """
     end_on_closed_pipe()
     for title, text in EXAMPLES.items():
