@@ -169,8 +169,8 @@ def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) ->
     """Check the options of the picture.
 
     Raises:
-        UsageError: if two options contradict each other, or if the file name does not have the
-            suffix of a picture format.
+        UsageError: if two options contradict each other, if a GIF is requested without `--epochs`,
+            or if the file name does not have the suffix of a picture format.
     """
     from seqattn.plots import run_pictures
 

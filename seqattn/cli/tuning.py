@@ -52,7 +52,8 @@ def tune_command(
 
     Each trial is a training run of CONFIG with values from the given ranges. The command compares
     the validation losses of the trials. Trials that stay worse than the median stop early. No
-    combination of values is tried twice. The command writes the best values to best.yaml.
+    combination of values is tried twice, unless its trial was interrupted. The command writes the
+    best values to best.yaml.
     """
     from seqattn.config.searching import plan_search
 

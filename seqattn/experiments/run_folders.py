@@ -92,7 +92,7 @@ def environment_of(
         environment: entries that all runs share, with the number of threads if the user requested
             one.
         threads: the chosen number of threads, or None if it is not chosen yet. If the number is
-            neither requested nor chosen, the content has the number from before the resume, if any.
+            neither requested nor chosen, a resumed run keeps the number in its checkpoint.
     """
     content, before = dict(environment), job.environment_of_state.get("threads")
     if threads := environment.get("threads") or threads or before:

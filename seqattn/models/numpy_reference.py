@@ -179,7 +179,7 @@ def softmax_forward(scores: Array, keep: Bools | None = None) -> tuple[Array, Ca
     """Compute w = exp(score) / sum of exp(score) over the valid keys, and w = 0 where `keep` is
     False.
 
-    Subtracting the largest score of each row first changes no weight and prevents overflow.
+    The largest score of each row is subtracted first. This changes no weight and prevents overflow.
 
     Args:
         scores: the scores (N..., T, S).

@@ -142,8 +142,8 @@ class LearningRate:
     """The learning rate schedule of a run.
 
     Let e be the number of the epoch from 0, E the number of epochs of a cosine schedule, m the
-    minimum of a cosine schedule, and n the number of plateaus so far. The schedules other than the
-    constant schedule have these learning rates:
+    minimum of a cosine schedule, and n the number of plateaus so far. All schedules except
+    the constant one have the following learning rates:
 
         cosine   m + (learning_rate - m) (1 + cos(pi e / E)) / 2 for e <= E, and m for e > E
         step     learning_rate factor^floor(e / every)

@@ -73,8 +73,8 @@ def _plain_number_columns(
 
 
 def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
-    """Return an SQL expression for the cells of a column as text. Its value is NULL for an empty
-    cell.
+    """Return an SQL expression for the cells of a column as text. The expression is NULL for an
+    empty cell.
 
     The cells of a text column are cleaned once and in place, because most queries read these cells.
     """
@@ -154,8 +154,8 @@ def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | Non
 
 
 def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
-    """Return an SQL expression for a cell of a numeric type. Its value is NULL if the cell counts
-    as empty."""
+    """Return an SQL expression for a cell of a numeric type. The expression is NULL if the cell
+    counts as empty."""
     number = f"CAST({cell} AS DOUBLE)"
     if table.is_text:
         return number

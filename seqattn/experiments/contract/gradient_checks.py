@@ -1,4 +1,5 @@
-"""Checks of gradients against finite differences, and of stacked runs against each run alone."""
+"""Checks that compare gradients with finite differences, and the losses and gradients of stacked
+runs with those of each run alone."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ def _distribution(param_range: Range) -> BaseDistribution:
 
 
 def suggest_value(trial: Trial, param_range: Range) -> None:
-    """Store the value of a key in a trial. The value is the trial's queued value or the sampler's
-    value."""
+    """Store the value of a key in a trial: the value with which the trial was queued, if any, and
+    otherwise the sampler's value."""
     path, low, high = param_range.path, param_range.low, param_range.high
     log = param_range.kind == "log"
     if param_range.kind == "choice":
