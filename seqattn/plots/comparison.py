@@ -28,7 +28,7 @@ from seqattn.plots.style import (
     VERMILION,
     with_style,
 )
-from seqattn.runs.titles import shorten_name
+from seqattn.runs.titles import shorten_names
 
 MAX_NAME_LETTERS = 34  # longer names of variants are shortened
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
@@ -45,6 +45,7 @@ def comparison_figure(
     *,
     lines: Sequence[tuple[str, float]],
     title: str,
+    unit: str = "",
     no_interval_reason: str = "",
 ) -> Figure:
     """Draw the losses of several variants, with one row per variant.
@@ -62,6 +63,7 @@ def comparison_figure(
             logarithmic axis, a reference loss that is 0 or far below the other losses appears only
             in the legend.
         title: the title of the figure.
+        unit: the end of the axis label, such as ", scaled units".
         no_interval_reason: the reason that the legend gives if no variant has an interval.
     """
     height = 1.5 + 0.62 * len(names) + 0.22 * len(lines)
@@ -79,12 +81,12 @@ def comparison_figure(
             axes.text(1.01, row, f"{diverged} diverged", transform=axes.get_yaxis_transform(),
                       va="center", fontsize=8)  # fmt: skip
     _draw_vertical_lines(axes, lines, losses)
-    axes.set_yticks(range(len(names)), [shorten_name(name, MAX_NAME_LETTERS) for name in names])
+    axes.set_yticks(range(len(names)), shorten_names(names, MAX_NAME_LETTERS))
     axes.set_ylim(len(names) - 0.5, -0.5)
     scale = set_loss_scale(axes, losses, vertical=False)
     _draw_cut_intervals(axes, intervals)
     _set_log_ticks(axes)
-    axes.set_xlabel(f"mean squared error on the test sequences, free running{scale}")
+    axes.set_xlabel(f"mean squared error on the test sequences, free running{unit}{scale}")
     axes.set_title(title, loc="left")
     axes.plot([], [], "o", ms=3.6, color=BLACK, alpha=0.55, mew=0, label="a seed")
     has_intervals = any(not np.isnan(low) for _, low, _ in intervals)
@@ -126,7 +128,7 @@ def _draw_vertical_lines(
 
 @with_style
 def band_figure(
-    names: Sequence[str], losses: Sequence[NDArray[np.float64]], *, title: str
+    names: Sequence[str], losses: Sequence[NDArray[np.float64]], *, title: str, unit: str = ""
 ) -> Figure:
     """Draw the median loss of each variant over the epochs, and a band between the quartiles.
 
@@ -138,22 +140,23 @@ def band_figure(
         losses: for each variant, the losses (seeds, epochs). The losses are inf after the last
             epoch of a diverged seed.
         title: the start of the title; the function appends "median and quartiles over seeds".
+        unit: the end of the axis label, such as ", scaled units".
     """
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     axes = figure.add_subplot()
-    for index, (name, runs) in enumerate(zip(names, losses, strict=True)):
+    labels = shorten_names(names, MAX_NAME_LETTERS)
+    for index, (label, runs) in enumerate(zip(labels, losses, strict=True)):
         color, dashes = COLORS[index % len(COLORS)], DASHES[index % len(DASHES)]
         epochs = np.arange(1, runs.shape[1] + 1)
         low, median, high = quartiles(runs)
         marker = "o" if len(epochs) < 2 else None
         axes.fill_between(epochs, low, high, color=color, alpha=0.15, lw=0)
-        axes.plot(epochs, median, color=color, ls=dashes, lw=1.6, marker=marker,
-                  label=shorten_name(name, MAX_NAME_LETTERS))  # fmt: skip
+        axes.plot(epochs, median, color=color, ls=dashes, lw=1.6, marker=marker, label=label)
     scale = set_loss_scale(axes, losses)
     _set_log_ticks(axes, vertical=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
-    axes.set_ylabel(f"mean squared error{scale}")
+    axes.set_ylabel(f"mean squared error{unit}{scale}")
     axes.set_title(f"{title}; median and quartiles over seeds", loc="left")
     axes.legend(fontsize=8, ncols=1 + len(names) // 9)
     return figure
@@ -185,6 +188,7 @@ def sweep_figure(
     key: str,
     reference: tuple[str, NDArray[np.float64], NDArray[np.float64]] | None,
     title: str,
+    unit: str = "",
 ) -> Figure:
     """Draw the losses of several variants against the values of a config key.
 
@@ -202,6 +206,7 @@ def sweep_figure(
         reference: the name of a reference line, the values of the key, and the losses at these
             values; None for a figure without a reference line.
         title: the title of the figure.
+        unit: the second line of the axis label of the losses, such as ", scaled units".
     """
     has_accuracies = any(len(seeds) for seeds_by_value in accuracies for seeds in seeds_by_value)
     figure = Figure(figsize=(7.0, 6.2 if has_accuracies else 4.2), layout="constrained")
@@ -214,7 +219,7 @@ def sweep_figure(
         top.plot(values, levels, color=GREY, lw=1.1, ls=DASHES[1], zorder=0, label=name)
     scale = set_loss_scale(top, [seeds for by_value in losses for seeds in by_value])
     _set_log_ticks(top, vertical=True)
-    top.set_ylabel(f"mean squared error, test\n{scale.strip()}")
+    top.set_ylabel(f"mean squared error, test\n{f'{unit}{scale}'.removeprefix(',').strip()}")
     top.set_title(title, loc="left")
     top.plot([], [], "o", ms=4, color=BLACK, alpha=0.5, mew=0, label="a seed")
     top.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
@@ -241,15 +246,14 @@ def _draw_medians(
 
     A line without results is left out.
     """
-    lines = zip(names, sweep_values, results, strict=True)
-    for index, (name, values, seeds_by_value) in enumerate(lines):
+    lines = zip(shorten_names(names, MAX_NAME_LETTERS), sweep_values, results, strict=True)
+    for index, (label, values, seeds_by_value) in enumerate(lines):
         color, dashes = COLORS[index % len(COLORS)], DASHES[index % len(DASHES)]
         points = [(x, seeds) for x, seeds in zip(values, seeds_by_value, strict=True) if len(seeds)]
         if not points:
             continue
         axes.plot([x for x, _ in points], [np.median(seeds) for _, seeds in points],
-                  label=shorten_name(name, MAX_NAME_LETTERS), color=color, ls=dashes,
-                  lw=1.6)  # fmt: skip
+                  label=label, color=color, ls=dashes, lw=1.6)  # fmt: skip
         for x, seeds in points:
             axes.plot([x] * len(seeds), seeds, "o", ms=4, color=color, alpha=0.5, mew=0)
 

@@ -15,7 +15,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from seqattn.analysis.comparison.columns import alignment_accuracies
-from seqattn.analysis.comparison.result import ComparisonResult, VariantResult, describe_seed_counts
+from seqattn.analysis.comparison.result import (
+    OWN_UNITS,
+    ComparisonResult,
+    VariantResult,
+    describe_seed_counts,
+)
 from seqattn.analysis.comparison.tables import NO_INTERVAL_REASON, reference_losses
 from seqattn.data.baselines import TRAINING_MEAN
 from seqattn.plots import (
@@ -27,7 +32,7 @@ from seqattn.plots import (
 )
 from seqattn.runs import read_lengths
 from seqattn.runs.storage import atomic_write
-from seqattn.runs.titles import shorten_name
+from seqattn.runs.titles import shorten_names
 
 MAX_TITLE_LETTERS = 24  # longer names of variants are shortened
 MAX_DISTANCE = 8  # largest distance from the true step in a picture of attention weights
@@ -61,7 +66,7 @@ def _loss_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -
         [variant.name for variant in variants],
         [np.array(list(variant.losses.values())) for variant in variants],
         [(each.median, *(each.median_interval or (math.nan, math.nan))) for each in summaries],
-        lines=lines, title=f"{result.name}: test loss of {seeds}",
+        lines=lines, title=f"{result.name}: test loss of {seeds}", unit=result.unit_text,
         no_interval_reason=NO_INTERVAL_REASON,
     ))  # fmt: skip
 
@@ -74,8 +79,8 @@ def _curve_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
         [variant.name for variant in variants],
         [validation_losses(variant) for variant in variants],
         title=f"{result.name}: validation loss, free running"
-        + " (runs that stopped early keep their last loss)" * early
-        + ", each variant in its own units" * (not result.same_training_units),
+        + " (runs that stopped early keep their last loss)" * early,
+        unit=result.unit_text if result.same_training_units else OWN_UNITS,
     ))  # fmt: skip
 
 
@@ -95,7 +100,8 @@ def median_attention_figure(variants: Sequence[VariantResult]) -> Figure | None:
     medians = [median for variant in variants if (median := median_attention(variant)) is not None]
     if not medians:
         return None
-    titles = [median.title for median in medians]
+    names = shorten_names([median.name for median in medians], MAX_TITLE_LETTERS)
+    titles = [f"{name}\n{each.caption}" for name, each in zip(names, medians, strict=True)]
     relative = [each.relative_weights for each in medians if each.relative_weights is not None]
     differs = any(median.has_different_true_steps for median in medians)
     if differs and len(relative) == len(medians):
@@ -130,6 +136,7 @@ def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
         reference=(TRAINING_MEAN, np.array(list(means)), np.array(list(means.values())))
         if means else None,
         title=f"{result.name}: medians over seeds" + f"; {lost} runs diverged" * bool(lost),
+        unit=result.unit_text,
     ))  # fmt: skip
 
 
@@ -202,14 +209,16 @@ class MedianAttention:
             between sequences or seeds.
         has_different_true_steps: whether the true source step of a target step differs between
             sequences or seeds.
-        title: the name of the variant, and a description of the seeds and the averages.
+        name: the name of the variant.
+        caption: a description of the seeds and the averages.
     """
 
     weights: NDArray[np.float64]
     relative_weights: NDArray[np.float64] | None
     alignment: NDArray[np.int64]
     has_different_true_steps: bool
-    title: str
+    name: str
+    caption: str
 
 
 def median_attention(variant: VariantResult) -> MedianAttention | None:
@@ -254,17 +263,18 @@ def median_attention(variant: VariantResult) -> MedianAttention | None:
     averaged = " and ".join(["layers"] * (L > 1) + ["heads"] * (A > 1))
     total = "" if len(means) == len(variant.folders) else f" of {len(variant.folders)}"
     span = f"{min(counts):,}" + f" to {max(counts):,}" * (min(counts) < max(counts))
-    title = [
-        shorten_name(variant.name, MAX_TITLE_LETTERS),
+    several_lengths = len(set(itertools.chain(*lengths))) > 1
+    caption = [
         f"median of {len(means)}{total} seeds" if len(means) > 1 else "of one seed",
-        f"mean of {span} sequences",
-        *[f"of {S} and {T} points"] * any(len(set(pairs)) > 1 for pairs in lengths),
+        "one sequence" if span == "1" else f"mean of {span} sequences",
+        *[f"of {S} and {T} points"] * several_lengths,
         *[f"mean of its {averaged}"] * bool(averaged),
     ]
     return MedianAttention(
         np.median(np.array(means, dtype=np.float64), axis=0),
         _median_of_known(relative_means) if is_known else None,
-        alignment, is_known and bool((joined != joined[0]).any()), "\n".join(title),
+        alignment, is_known and bool((joined != joined[0]).any()),
+        variant.name, "\n".join(caption),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -38,6 +38,17 @@ def shorten_name(name: str, max_letters: int) -> str:
         return name
     half = max_letters // 2
     return f"{name[: max_letters - half - 1]}…{name[-half:]}"
+
+
+def shorten_names(names: Sequence[str], max_letters: int) -> list[str]:
+    """Shorten names; see `shorten_name`. If two different names would become equal, the maximum
+    number of characters of all names is increased until they differ."""
+    longest = max(map(len, names), default=0)
+    for letters in range(max_letters, longest):
+        short = [shorten_name(name, letters) for name in names]
+        if len(set(short)) == len(set(names)):
+            return short
+    return list(names)
 
 
 def _printable_id(name: str) -> str:

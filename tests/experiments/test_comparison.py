@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import yaml
 from matplotlib.image import imread
+from matplotlib.text import Text
 from scipy import stats
 
 from seqattn.analysis.comparison import VariantResult, describe_result, read_comparison
@@ -567,7 +568,7 @@ def test_weights_are_averaged_over_sequences_of_the_same_lengths(tmp_path: Path)
     means = [weights[[1, 3, 5], 0, 0].mean(axis=0) for weights in kept.values()]
     np.testing.assert_allclose(median.weights, np.median(means, axis=0), atol=1e-6)
     assert median.alignment.tolist() == [0, 1, 3]
-    assert median.title == "dot\nmedian of 3 seeds\nmean of 3 sequences\nof 4 and 3 points"
+    assert median.caption == "median of 3 seeds\nmean of 3 sequences\nof 4 and 3 points"
     variant, _ = variant_with_lengths(tmp_path / "more", [(3, 2)] * 2 + [(4, 3)] + [(2, 2)] * 3)
     median = median_attention(variant)
     assert median is not None
@@ -617,11 +618,15 @@ def test_a_panel_says_what_is_averaged(tmp_path: Path) -> None:
     variant, kept = variant_with_lengths(tmp_path, [(3, 2)] * 4, layers=2, heads=5, name=name)
     median = median_attention(variant)
     assert median is not None
-    first, *others = median.title.split("\n")
-    assert others == ["median of 3 seeds", "mean of 4 sequences", "mean of its layers and heads"]
-    assert first.startswith("a_variant_w")
-    assert first.endswith("_ends_with-2")
-    assert len(first) == 24
+    lines = ["median of 3 seeds", "mean of 4 sequences", "mean of its layers and heads"]
+    assert (median.name, median.caption.split("\n")) == (name, lines)
+    figure = median_attention_figure([variant])
+    assert figure is not None
+    titles = [text.get_text() for text in figure.findobj(Text)]
+    (title,) = (title for title in titles if title.endswith(lines[-1]))
+    first, *others = title.split("\n")
+    assert (first[:11], first[-12:], len(first)) == ("a_variant_w", "_ends_with-2", 24)
+    assert others == lines
     means = [weights.mean(axis=(0, 1, 2)) for weights in kept.values()]
     np.testing.assert_allclose(median.weights, np.median(means, axis=0), atol=1e-6)
 

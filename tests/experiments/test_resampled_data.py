@@ -261,11 +261,11 @@ def test_weights_are_averaged_by_the_lengths_and_alignment_of_each_seed(tmp_path
         ))  # fmt: skip
     median = median_attention(VariantResult("dot", folders, {seed: {} for seed in folders}))
     assert median is not None
-    assert median.title == "dot\nmedian of 3 seeds\nmean of 1 to 3 sequences\nof 2 and 2 points"
+    assert median.caption == "median of 3 seeds\nmean of 1 to 3 sequences\nof 2 and 2 points"
     lost = VariantResult("dot", folders, {3: {}, 5: {}}, frozenset({4}))
     median = median_attention(lost)
     assert median is not None
-    assert median.title.startswith("dot\nmedian of 2 of 3 seeds\n")
+    assert median.caption.startswith("median of 2 of 3 seeds\n")
     two = VariantResult("dot", {k: folders[k] for k in (3, 4)}, {3: {}, 4: {}})
     median = median_attention(two)
     assert median is not None

@@ -41,7 +41,7 @@ def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
     in_part = median_attention(variant)
     assert whole is not None
     assert in_part is not None
-    assert in_part.title == whole.title
+    assert in_part.caption == whole.caption
     np.testing.assert_array_equal(in_part.weights, whole.weights)
 
 

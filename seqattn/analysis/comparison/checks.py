@@ -54,7 +54,7 @@ def check_seeds(path: Path, runs: Runs) -> None:
                 " them again, or move the other runs away."
             )
         _check_seed(folder, configs[seed], seed)
-    check_files([(folder, configs[seed]) for seed, folder in runs.items()])
+    check_files([(folder, configs[seed]) for seed, folder in runs.items()], are_seeds=True)
 
 
 def is_resampled(configs: Sequence[Config]) -> bool:
@@ -108,28 +108,37 @@ def check_variants(
                 )
             _check_seed(folder, config, seed)
             checked.append((folder, config))
+        check_files(checked[-len(runs[name]) :] if runs[name] else [], are_seeds=True)
     check_files(checked)
 
 
-def check_files(runs: Iterable[tuple[RunFolder, Config]]) -> None:
-    """Check that two runs were trained on the same files if their `data` sections are equal, apart
-    from the paths.
+def check_files(runs: Iterable[tuple[RunFolder, Config]], *, are_seeds: bool = False) -> None:
+    """Check that two runs with the same `data` section were trained on the same files.
+
+    Args:
+        runs: the run folders with their configs.
+        are_seeds: whether the runs are seeds of one config. The files of such runs must be the same
+            even if their paths differ, because files may be moved between two runs.
 
     Raises:
         CheckpointError: if the SHA-256 digest of a file differs between two such runs.
     """
-    seen = dict[str, tuple[RunFolder, tuple[str, ...]]]()
+    seen = dict[str, tuple[RunFolder, str, tuple[str, ...]]]()
     for folder, config in runs:
         if not isinstance(config.data, OwnFile) or not folder.best.exists():
             continue
-        digests = file_digests(folder.best)
+        digests, path = file_digests(folder.best), config.data.path
         section = {key: value for key, value in as_plain(config.data).items()
-                   if f"data.{key}" not in PATH_KEYS}  # fmt: skip
-        first, before = seen.setdefault(repr(section), (folder, digests))
+                   if not are_seeds or f"data.{key}" not in PATH_KEYS}  # fmt: skip
+        first, its_path, before = seen.setdefault(repr(section), (folder, path, digests))
         if digests != before:
+            cause = (
+                f"data.path of both is {path}: the files changed in between"
+                if path == its_path
+                else "both are seeds of one config"
+            )
             raise CheckpointError(
-                f"{folder.path}: was trained on other files than {first.path}, though"
-                f" data.path of both is {config.data.path}: the files changed in between."
+                f"{folder.path}: was trained on other files than {first.path}, though {cause}."
                 " The losses of the two runs cannot be compared; train one of the runs again"
                 " (--overwrite)."
             )

@@ -15,6 +15,7 @@ from seqattn.analysis.comparison.checks import (
 )
 from seqattn.analysis.comparison.result import ComparisonResult, DataOfSeeds, VariantResult
 from seqattn.analysis.comparison.statistics import paired_tests
+from seqattn.analysis.comparison.units import LossUnit, units_of_losses
 from seqattn.config import as_plain, read_stored
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.runs import COMPARISON, RunFolder, check_summary, read_manifest
@@ -175,10 +176,10 @@ def collect_result(
         resampled: whether each seed has its own generated data.
     """
     groups: dict[tuple[Any, ...], dict[str, dict[int, float]]] = {}
-    data_of_group: dict[tuple[float | None, str], set[str]] = {}
+    data_of_group: dict[tuple[float | None, LossUnit], set[str]] = {}
+    units = units_of_losses(variants, data)
     for variant in variants:
-        unit = _unit_of_losses(data[variant.name])
-        group = variant.sweep_value, unit
+        group = variant.sweep_value, units[variant.name]
         groups.setdefault(group, {})[variant.name] = variant.losses
         data_of_group.setdefault(group, set()).add(_sequences_of(data[variant.name]))
     files = all(section.get("kind") in ("file", "stream") for section in data.values())
@@ -189,22 +190,13 @@ def collect_result(
         path, path.name, tuple(variants), tuple(paired_tests(groups.values())),
         same_data=len(set().union(*data_of_group.values())) == 1,
         same_data_in_pairs=all(len(found) == 1 for found in data_of_group.values()),
-        same_units=len({unit for _, unit in groups}) == 1,
-        same_training_units=len({_unit_of_training(section) for section in data.values()}) == 1,
+        same_units=len(set(units.values())) == 1,
+        same_training_units=len({
+            (units[variant.name], data[variant.name].get("normalize") == "instance")
+            for variant in variants
+        }) == 1,
         data_of_seeds=data_of_seeds, sweep_key=sweep_key,
     )  # fmt: skip
-
-
-def _unit_of_losses(data: Mapping[str, Any]) -> str:
-    """Return a string that is equal for two data sections if their test losses have the same
-    unit."""
-    return repr((data.get("scaling", "none"), data.get("relative", False)))
-
-
-def _unit_of_training(data: Mapping[str, Any]) -> str:
-    """Return a string that is equal for two data sections if their training losses have the same
-    unit."""
-    return _unit_of_losses(data) + ("instance" if data.get("normalize") == "instance" else "")
 
 
 def _sequences_of(data: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from seqattn.analysis.comparison.statistics import PairedTest, SeedSummary
 from seqattn.errors import counted
 from seqattn.runs import RunFolder
 
+OWN_UNITS = ", each variant in its own units"
 DataOfSeeds = Literal["new", "same", "files", "one"]
 """The kind of data that the seeds use. With `new`, each seed has its own generated data. With
 `same`, all seeds share the generated data. With `files`, all seeds use the user's files. With
@@ -135,3 +136,12 @@ class ComparisonResult:
     same_training_units: bool
     data_of_seeds: DataOfSeeds
     sweep_key: str = ""
+
+    @property
+    def unit_text(self) -> str:
+        """The unit of the test losses, as a text that follows a title or an axis label; "" if the
+        losses are in the units of the data."""
+        if not self.same_units:
+            return OWN_UNITS
+        summaries = (summary for each in self.variants for summary in each.summaries.values())
+        return ", scaled units" if any(summary["scaled"] for summary in summaries) else ""

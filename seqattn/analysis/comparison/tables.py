@@ -177,7 +177,9 @@ def describe_result(result: ComparisonResult) -> list[str]:
 def _describe_pairs(pairs: Sequence[PairedTest]) -> list[str]:
     words = [pair.describe() for pair in sorted(pairs, key=lambda pair: not pair.is_decided)]
     seeds = {pair.seeds for pair in pairs}
-    if len(pairs) > 3 and len(seeds) == 1 and all(pair.smallest_p >= LEVEL for pair in pairs):
+    has_ties = any(pair.ties for pair in pairs)
+    too_few = len(seeds) == 1 and all(pair.smallest_p >= LEVEL for pair in pairs)
+    if len(pairs) > 3 and too_few and not has_ties:
         words = [
             f"{seeds.pop()} seeds are too few for {len(pairs)} pairs: no test could tell any two"
             " variants apart, whatever their losses."
@@ -206,14 +208,16 @@ def describe_limits(result: ComparisonResult) -> list[str]:
             )
     if not result.same_training_units:
         words.append(
-            "The variants differ in data.normalize, data.scaling or data.relative, so their"
-            " training and validation losses (curves.png) are in different units."
+            "The training and validation losses of the variants (curves.png) are in different"
+            " units, because the variants differ in data.normalize, data.scaling or data.relative,"
+            " or because data.scaling was fitted to different training data."
         )
     if not result.same_units:
         words.append(
-            "The variants differ in data.scaling or data.relative, so their losses are in"
-            " different units: two such variants are not tested against each other. `rmse` in each"
-            " run's summary.json is in the units of the data."
+            "The test losses are in different units, because the variants differ in data.scaling or"
+            " data.relative, or because data.scaling was fitted to different training data. Two"
+            " variants in different units are not tested against each other. `rmse` in each run's"
+            " summary.json is in the units of the data."
         )
     if not result.same_data_in_pairs:
         words.append(
@@ -225,7 +229,8 @@ def describe_limits(result: ComparisonResult) -> list[str]:
 
 def markdown(result: ComparisonResult) -> str:
     """Return the content of `comparison.md`."""
-    lines = [f"# {result.name}", "", "Mean squared error on the test sequences, free running.", ""]
+    heading = f"Mean squared error on the test sequences, free running{result.unit_text}."
+    lines = [f"# {result.name}", "", heading, ""]
     lines += markdown_table(*variant_table(result.variants))
     lines += [""]
     if found := describe_references(result):
