@@ -142,7 +142,8 @@ class AttentionMetricsAccumulator:
             has_alignment = (alignment >= 0) & target_keep
             true_steps = np.maximum(alignment, 0)[:, None, None, :, None]
             true_weights = np.take_along_axis(weights, true_steps, axis=-1)[..., 0]
-            correct = weights.argmax(axis=-1) == true_steps[..., 0]
+            # The largest weight of a row is 0 if all its weights are 0.
+            correct = (weights.argmax(axis=-1) == true_steps[..., 0]) & (true_weights != 0)
             selected = has_alignment[:, None, None]
             mass = np.where(selected, true_weights, 0)
             self.mass = self.mass + mass.sum(axis=(0, -1), dtype=np.float64)

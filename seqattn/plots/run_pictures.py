@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def picture_ending(path: Path) -> str:
 def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
     """Draw the losses of a run over the epochs, with the noise floor and the best baseline."""
     records = folder.read_metrics()
-    best = summary["best_baseline"]
+    baselines = summary["validation_baselines"]
     return loss_figure(
         LossHistory(
             [record.epoch for record in records],
@@ -105,7 +106,7 @@ def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
         ),
         best_epoch=summary["best_epoch"],
         noise_floor=summary["validation_noise_floor"],
-        baseline=(best, summary["validation_baselines"][best]),
+        baseline=min(baselines.items(), key=itemgetter(1)),
         title=f"{summary['name']}, seed {summary['seed']}: loss while training",
         scaled=summary["scaled"],
     )

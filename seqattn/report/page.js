@@ -171,7 +171,7 @@
     }
     return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
   }
-  function heatmap(z, across, down, colours, title) {
+  function heatmap(z, across, down, colours, title, decimals = 4) {
     return {
       type: "heatmap",
       z,
@@ -180,8 +180,8 @@
       ...colours,
       xgap: z.length <= 16 ? 1 : 0,
       ygap: z.length <= 16 ? 1 : 0,
-      hovertemplate: "%{y} attends to %{x}: %{z:.3f}<extra></extra>",
-      texttemplate: z.length <= 8 && z[0].length <= 8 ? "%{z:.2f}" : "",
+      hovertemplate: `%{y} attends to %{x}: %{z:.${String(Math.min(3, decimals))}f}<extra></extra>`,
+      texttemplate: z.length <= 8 && z[0].length <= 8 ? `%{z:.${String(Math.min(2, decimals))}f}` : "",
       colorbar: { title: { text: title, side: "right" }, thickness: 12 }
     };
   }
@@ -538,7 +538,7 @@
     const down = isAligned ? stepNames(rows) : pointNames(rows, view.kind === "encoder_self" ? 1 : S + 1);
     const title = view.meaning === "strength" ? "read strength" : "attention weight";
     const known = isAligned ? "attended point; outlined in orange: the true one" : "attended point";
-    draw("map", [heatmap(view.rows, across, down, colourScale(view.meaning, view.map, view.largest), title)], {
+    draw("map", [heatmap(view.rows, across, down, colourScale(view.meaning, view.map, view.largest), title, view.map.decimals)], {
       xaxis: { title: { text: view.kind === "decoder_self" ? DECODER_STEPS : known }, constrain: "domain" },
       yaxis: { autorange: "reversed", title: { text: "query step" } },
       shapes: marks(view)
@@ -777,7 +777,7 @@
   }
   function describeAttended(view) {
     const first = view.kind === "decoder_self" ? view.lengths[0] : 0;
-    const digits = view.map.decimals > 2 ? 3 : 2;
+    const digits = Math.min(3, view.map.decimals);
     const order = view.weights.map((weight, k) => [weight, k]).filter(([weight]) => Number.isFinite(weight)).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED);
     return order.map(([weight, k]) => `point ${first + k + 1} with ${withMinus(weight.toFixed(digits))}`).join(", ");
   }
@@ -942,7 +942,7 @@
     byId("history-frame").setAttribute("aria-valuetext", name);
     const title = history.meaning === "strength" ? "read strength" : "attention weight";
     const down = history.alignment ? stepNames(T) : pointNames(T, S + 1);
-    draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest), title)], {
+    draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest), title, weights.decimals)], {
       xaxis: { title: { text: "attended source point" } },
       yaxis: { autorange: "reversed", title: { text: history.alignment ? "target step" : "forecast point" } },
       shapes: outlines(known, ALIGNMENT_COLOUR)

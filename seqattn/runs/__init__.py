@@ -37,6 +37,7 @@ from seqattn.runs.lookup import (
     check_run_exists,
     check_summary,
     find_run,
+    seed_of_folder,
 )
 
 COMPARISON = "comparison.json"
@@ -50,5 +51,5 @@ __all__ = [
     "COMPARISON", "METRICS", "PAGE", "SEARCH", "EpochRecord", "RunFolder", "attention_arrays",
     "attention_contents", "check_folder_available", "check_run_exists", "check_summary", "find_run",
     "masked_weights", "read_environment", "read_lengths", "read_manifest", "read_search",
-    "read_summary",
+    "read_summary", "seed_of_folder",
 ]  # fmt: skip

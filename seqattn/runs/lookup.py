@@ -42,6 +42,13 @@ def find_run(path: Path) -> tuple[RunFolder, Path]:
     )
 
 
+def seed_of_folder(path: Path) -> int | None:
+    """Return K if the name of a folder is `seed-K` with a number K, and None otherwise."""
+    prefix, _, number = path.name.partition("seed-")
+    is_number = not prefix and number.isascii() and number.isdigit()
+    return int(number) if is_number and number == str(int(number)) else None
+
+
 def _no_run_in(folder: RunFolder) -> str:
     """Return the message for a folder that is not a run folder. If the folder contains runs, the
     message names one of these runs."""

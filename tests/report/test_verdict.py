@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +200,13 @@ def test_commands_have_the_path_of_the_run(tmp_path: Path, monkeypatch: pytest.M
     assert len(commands) == 4
     assert all(words.endswith(" --plugin my_attention.py") for _, words in commands)
     assert "training.record_attention=5" in command_for_history(folder, None)[0][1]
+
+
+def test_ties_are_counted_for_no_run_and_scaled_errors_are_named() -> None:
+    runs = [replace(result(name, 0.5), is_scaled=True) for name in ("one", "two")]
+    sentences, _ = describe_runs(runs)
+    assert "the mean squared error (scaled) is 0.5" in sentences[0]
+    assert sentences[1] == (
+        "Of 5 test sequences, the forecast is closest to the truth for one in 0 and two in 0;"
+        " in 5, two or more runs are equally close."
+    )

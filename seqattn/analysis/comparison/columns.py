@@ -119,7 +119,8 @@ def _variant_row(variant: VariantResult) -> tuple[Any, ...]:
         summary.best, summary.best_seed, summary.worst, summary.worst_seed,
         count_wins(variant) / len(variant.losses),
         _median_value(variant, "test_loss_teacher_forced"),
-        _median_value(variant, "above_floor"), min(alignment_accuracies(variant), default=None),
+        _median_value(variant, "above_floor") if variant.summaries else None,
+        min(alignment_accuracies(variant), default=None),
         known.get("parameters"), median_seconds(variant), variant.unfinished,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from seqattn.analysis.comparison.statistics import paired_tests
 from seqattn.analysis.comparison.units import LossUnit, units_of_losses
 from seqattn.config import as_plain, read_stored
 from seqattn.errors import CheckpointError, UsageError
-from seqattn.runs import COMPARISON, RunFolder, check_summary, read_manifest
+from seqattn.runs import COMPARISON, RunFolder, check_summary, read_manifest, seed_of_folder
 
 
 def is_comparison(path: Path) -> bool:
@@ -38,11 +38,11 @@ def find_seed_folders(path: Path) -> dict[int, RunFolder]:
     """
     found = {}
     for folder in map(RunFolder, path.glob("seed-*")):
-        number = folder.path.name.removeprefix("seed-")
-        if not (number.isascii() and number.isdigit() and number == str(int(number))):
+        seed = seed_of_folder(folder.path)
+        if seed is None:
             continue
         if folder.is_run:
-            found[int(number)] = folder
+            found[seed] = folder
         elif not folder.is_available:
             raise CheckpointError(
                 f"{folder.path}: is not a run folder ({folder.missing_files}), so its seed"

@@ -20,7 +20,7 @@ from seqattn.data import Sequences, Splits
 from seqattn.data.file_dataset import check_observed
 from seqattn.errors import UsageError
 from seqattn.models.attention import Override
-from seqattn.runs import EpochRecord, RunFolder
+from seqattn.runs import EpochRecord, RunFolder, seed_of_folder
 from seqattn.training import LoadedModel, teacher_forcing_probability
 
 MAX_SEQUENCES = 512
@@ -221,13 +221,14 @@ def read_history(folder: RunFolder) -> list[EpochRecord]:
 def sibling_losses(folder: RunFolder) -> list[float]:
     """Return the test losses of all finished seeds in the parent folder of a run folder `seed-K`.
 
-    The loss of a diverged seed is inf. If the name of the folder does not begin with `seed-`, the
-    list is empty.
+    The loss of a diverged seed is inf. If the name of the folder is not `seed-K` with a number K,
+    the list is empty.
     """
     path = folder.path
-    if not path.name.startswith("seed-"):
+    if seed_of_folder(path) is None:
         return []
-    runs = [RunFolder(found) for found in sorted(path.parent.glob("seed-*"))]
+    runs = [RunFolder(found) for found in sorted(path.parent.glob("seed-*"))
+            if seed_of_folder(found) is not None]  # fmt: skip
     summaries = [run.read_summary() for run in runs if run.summary.exists()]
     return [
         math.inf if summary.get("diverged") else float(summary["test_loss"])

@@ -61,7 +61,7 @@ def worse_than_baseline(evidence: Evidence) -> Verdict:
 @define_check("exposure bias")
 def exposure_bias(evidence: Evidence) -> Verdict:
     loss, forced = evidence.loss, evidence.loss_teacher_forced
-    ratio = loss / forced if forced > 0 else 1.0
+    ratio = loss / forced if forced > 0 else math.inf if loss > 0 else 1.0
     number = f"free running {loss:.4g}, {ratio:.2f} times the teacher-forced {forced:.4g}"
     if ratio < MIN_EXPOSURE_RATIO or loss - forced < MIN_EXPOSURE_GAP * evidence.baseline[1]:
         return "fine", number
@@ -117,7 +117,7 @@ def _judge_seed_spread(losses: Sequence[float]) -> Verdict:
     median, worst, diverged = float(np.median(losses)), max(losses), sum(map(math.isinf, losses))
     last = f"{diverged} diverged" if diverged else f"worst {worst:.4g}"
     number = f"{len(losses)} seeds, median {median:.4g}, {last}"
-    if worst < MAX_SEED_RATIO * median:
+    if worst < MAX_SEED_RATIO * median or worst == median < math.inf:
         return "fine", number
     return (
         "found", number,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ def stuck_on_one_step(evidence: Evidence) -> Verdict:
             stuck.append(f"{share:.0%} of the steps at {position}" + f" ({name})" * bool(name))
     if len(stuck) == len(shares):
         return (
-            "found", "; ".join(stuck[:4]),
+            "found", _list_first(stuck, 4),
             "The largest weight is at one source step for every query, so the weights do not depend"
             " on the target step.",
             "model.input_feeding: true, or model.attention.score: additive, so that queries differ;"
@@ -114,8 +115,8 @@ def alignment_off_by_one(evidence: Evidence) -> Verdict:
         at_true = max(at_true, float(np.mean(largest == true)))
         for shift in (-1, 1):
             inside = (true + shift >= 0) & (true + shift < lengths)
-            shifted = largest[inside] == true[inside] + shift
-            neighbour = max(neighbour, (float(np.mean(shifted)) if inside.any() else 0.0, shift))
+            shifted = inside & (largest == true + shift)
+            neighbour = max(neighbour, (float(np.mean(shifted)), shift))
     share, shift = neighbour
     if share <= at_true or share < 0.5:
         return "fine", (
@@ -187,9 +188,9 @@ def dead_heads(evidence: Evidence) -> Verdict:
     if not dead or len(dead) == len(heads):
         of_all = ", see nearly uniform" if dead else ""
         return "fine", f"{len(dead)} of {L * A} heads have almost equal weights{of_all}"
-    names = "; ".join(evidence.head_name(*head) for head in dead[:6])
+    names = _list_first([evidence.head_name(*head) for head in dead], 6)
     return (
-        "found", f"{names} of {L * A} heads have almost equal weights",
+        "found", f"{len(dead)} of {L * A} heads have almost equal weights ({names})",
         "A head with equal weights gives every step the same mean of the values.",
         "heads: (fewer), or training.epochs: (more)",
     )  # fmt: skip
@@ -212,7 +213,7 @@ def identical_heads(evidence: Evidence) -> Verdict:
     same = [pair for pair, distance in distances.items() if distance < MAX_IDENTICAL_DISTANCE]
     if not same:
         return "fine", number
-    names = "; ".join(f"layer {i}: heads {j} and {k}" for i, j, k in same[:4])
+    names = _list_first([f"layer {i}: heads {j} and {k}" for i, j, k in same], 4)
     return (
         "found", f"{number} ({names})",
         "Heads with equal weights do what one head would do, with more parameters.",
@@ -245,6 +246,8 @@ def _unshared_weight(one: NDArray[np.float32], other: NDArray[np.float32]) -> ND
 def attention_does_not_matter(evidence: Evidence) -> Verdict:
     if not evidence.override_losses:
         return "unknown", "these weights cannot be overridden"
+    if not (evidence.source_lengths > 1).any():
+        raise UndecidableError(NO_CHOICE)
     losses = [f"{loss:.4g} {mode}" for mode, loss in evidence.override_losses.items()]
     mode, lowest = min(evidence.override_losses.items(), key=lambda item: item[1])
     number = ", ".join([f"loss {evidence.loss:.4g} with its own weights", *losses])
@@ -297,6 +300,12 @@ def _rows_of_heads(evidence: Evidence) -> dict[tuple[int, int], NDArray[np.float
     if not found:
         raise UndecidableError(NO_WEIGHT if (evidence.source_lengths > 1).any() else NO_CHOICE)
     return found
+
+
+def _list_first(names: Sequence[str], count: int) -> str:
+    """Return a list of the first names, and the number of the other names."""
+    others = len(names) - count
+    return "; ".join(names[:count]) + (f"; and {others} more" if others > 0 else "")
 
 
 def _note_division(evidence: Evidence) -> str:

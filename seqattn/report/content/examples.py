@@ -4,6 +4,7 @@ and attention history."""
 from __future__ import annotations
 
 import base64
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -223,10 +224,10 @@ def group_losses(
         names = sorted(set(groups), key=lambda group: (len(group), group))
         if not 1 < len(names) <= MAX_GROUPS:
             return
-        members = {name: np.array(groups) == name for name in names}
         scored = np.isfinite(losses)
-        rows = [[name, int(mask.sum()), float(losses[scored & mask].mean())]
-                for name, mask in members.items() if (scored & mask).any()]  # fmt: skip
+        members = {name: scored & (np.array(groups) == name) for name in names}
+        rows = [[name, int(mask.sum()), float(losses[mask].mean())]
+                for name, mask in members.items() if mask.any()]  # fmt: skip
         found.append({"name": title, "rows": rows})
 
     add_groups("label", [label or "none" for label in read_labels(predictions)])
@@ -273,13 +274,15 @@ def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
     """Quantize an array to integers, compress the integers with zlib, and encode them in base64.
 
     The largest integer of the type represents NaN. The smaller integers represent the values from
-    `low` to `high`. The entry `decimals` is the number of decimals that the quantization keeps.
+    `low` to `high`. The entry `decimals` is the number of decimals that the quantization keeps, at
+    most 4. It keeps at least 2 decimals if the values are within a range of 600.
     """
     real = weights[np.isfinite(weights)]
     low = min(0.0, float(real.min())) if real.size else 0.0
     high = max(1.0, float(real.max())) if real.size else 1.0
-    is_fine = weights.size <= MAX_FINE_CELLS
+    is_fine = weights.size <= MAX_FINE_CELLS or (high - low) / 254 > 0.01
     limit = 65_534 if is_fine else 254
+    decimals = min(4, max(0, math.floor(-math.log10((high - low) / limit))))
     steps = np.round((weights - low) / (high - low) * limit)
     codes = np.where(np.isfinite(steps), steps, limit + 1).astype("<u2" if is_fine else "u1")
     return {
@@ -287,7 +290,7 @@ def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
         "bits": 16 if is_fine else 8,
         "low": low,
         "high": high,
-        "decimals": 4 if is_fine else 2,
+        "decimals": decimals,
         "data": base64.b64encode(zlib.compress(codes.tobytes(), 6)).decode(),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -239,10 +240,10 @@ def _curves(history: Sequence[EpochRecord], summary: Mapping[str, Any] | None) -
         "teacher_forced": [record.validation_loss_teacher_forced for record in history],
     }
     if summary is not None:
-        best = summary["best_baseline"]
+        best: tuple[str, float] = min(summary["validation_baselines"].items(), key=itemgetter(1))
         curves |= {
             "best_epoch": summary["best_epoch"],
             "floor": summary["validation_noise_floor"],
-            "baseline": [best, summary["validation_baselines"][best]],
+            "baseline": [*best],
         }
     return curves

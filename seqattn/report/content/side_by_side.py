@@ -21,7 +21,8 @@ from seqattn.report.content.verdict import (
 from seqattn.runs import RunFolder
 
 LOWEST = "epoch of the lowest validation loss"
-HEADINGS = ["model", "attention", "test loss", "teacher-forced", LOWEST, "parameters"]
+HEADINGS = ["model", "attention", "test loss{}", "teacher-forced{}", LOWEST, "parameters"]
+"""The headings of the table. The braces stand for the unit of the losses."""
 
 
 def runs_content(folders: Sequence[RunFolder]) -> dict[str, Any]:
@@ -52,6 +53,7 @@ def runs_content(folders: Sequence[RunFolder]) -> dict[str, Any]:
     live = models.content(notices, source_run) or {}
     results = [read_result(*pair) for pair in zip(models.runs, folders, strict=True)]
     sentences, commands = describe_runs(results)
+    unit = " (scaled)" if any(result.is_scaled for result in results) else ""
     tour = tour_content(
         sequences["start"], _find_need(models.runs), sentences, commands,
         command_for_history(folders[0], models.runs[0].trained.config),
@@ -60,13 +62,13 @@ def runs_content(folders: Sequence[RunFolder]) -> dict[str, Any]:
     return {
         "kind": "runs",
         "name": ", ".join(names),
-        "unit": "",
+        "unit": unit,
         "task": _describe_tasks(models.runs, folders),
         "notices": notices,
         "live": live | sequences | {"side_by_side": True, "tour": tour},
         "sentences": sentences,
         "commands": commands,
-        "headings": HEADINGS,
+        "headings": [heading.format(unit) for heading in HEADINGS],
         "rows": [_row(*pair) for pair in zip(models.runs, folders, strict=True)],
     }
 

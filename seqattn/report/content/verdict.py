@@ -185,6 +185,7 @@ class RunResult:
         floor: the noise floor of the test sequences; None if it is unknown.
         target: (N, T, F), the targets of the test sequences.
         losses: (N,), the loss of each test sequence.
+        is_scaled: whether the losses are in scaled units instead of the units of the data.
     """
 
     run: PageRun
@@ -193,6 +194,7 @@ class RunResult:
     floor: float | None
     target: NDArray[np.floating[Any]]
     losses: NDArray[np.float64]
+    is_scaled: bool = False
 
     @property
     def has_attention(self) -> bool:
@@ -212,7 +214,13 @@ def read_result(run: PageRun, folder: RunFolder) -> RunResult:
     summary, predictions = folder.read_summary(), folder.read_predictions()
     losses = sequence_losses(predictions, run.trained.spec.scaling.target.scale)
     return RunResult(
-        run, folder, summary["test_loss"], summary["noise_floor"], predictions["target"], losses
+        run,
+        folder,
+        summary["test_loss"],
+        summary["noise_floor"],
+        predictions["target"],
+        losses,
+        summary["scaled"],
     )
 
 
@@ -253,8 +261,9 @@ def describe_runs(results: Sequence[RunResult]) -> tuple[list[str], Commands]:
 def _list_losses(results: Sequence[RunResult]) -> str:
     """Return a clause with the test losses of the runs."""
     parts = [f"{each.loss:.4g} {each.kind} ({each.run.name})" for each in results]
+    unit = " (scaled)" if results[0].is_scaled else ""
     return (
-        f"over {len(results[0].losses):,} test sequences, the mean squared error is"
+        f"over {len(results[0].losses):,} test sequences, the mean squared error{unit} is"
         f" {', '.join(parts[:-1])} and {parts[-1]}"
     )
 
@@ -292,13 +301,17 @@ def _count_closer(results: Sequence[RunResult]) -> str:
     """Return a sentence with the number of test sequences for which each run is best."""
     losses = np.stack([each.losses for each in results])
     scored = np.isfinite(losses).all(axis=0)
-    closest = losses[:, scored].argmin(axis=0)
-    counts = [f"{each.run.name} in {int((closest == k).sum()):,}"
+    is_lowest = losses[:, scored] == losses[:, scored].min(axis=0, initial=math.inf)
+    is_tied = is_lowest.sum(axis=0) > 1
+    counts = [f"{each.run.name} in {int((is_lowest[k] & ~is_tied).sum()):,}"
               for k, each in enumerate(results)]  # fmt: skip
     joined = f"{', '.join(counts[:-1])} and {counts[-1]}"
+    ties = (
+        f"; in {int(is_tied.sum()):,}, two or more runs are equally close" if is_tied.any() else ""
+    )
     return (
         f"Of {int(scored.sum()):,} test sequences, the forecast is closest to the truth for"
-        f" {joined}."
+        f" {joined}{ties}."
     )
 
 

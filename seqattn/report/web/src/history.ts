@@ -25,7 +25,7 @@ function drawFrame(history: AttentionHistory, weights: Unpacked, largest: number
   byId("history-frame").setAttribute("aria-valuetext", name);
   const title = history.meaning === "strength" ? "read strength" : "attention weight";
   const down = history.alignment ? stepNames(T) : pointNames(T, S + 1);
-  draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest), title)], {
+  draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest), title, weights.decimals)], {
     xaxis: { title: { text: "attended source point" } }, yaxis: { autorange: "reversed", title: { text: history.alignment ? "target step" : "forecast point" } }, shapes: outlines(known, ALIGNMENT_COLOUR),
   });
 }

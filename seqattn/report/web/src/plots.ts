@@ -84,12 +84,12 @@ export function colourScale(meaning: WeightMeaning, array: Pick<Unpacked, "low" 
   return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
 }
 
-/** Return a heatmap of rows of weights. */
-export function heatmap(z: (number | null)[][], across: string[], down: string[], colours: ColourScale, title: string): PlotValues {
+/** Return a heatmap of rows of weights that are exact to a number of decimals. */
+export function heatmap(z: (number | null)[][], across: string[], down: string[], colours: ColourScale, title: string, decimals = 4): PlotValues {
   return {
     type: "heatmap", z, x: across, y: down, ...colours, xgap: z.length <= 16 ? 1 : 0, ygap: z.length <= 16 ? 1 : 0,
-    hovertemplate: "%{y} attends to %{x}: %{z:.3f}<extra></extra>",
-    texttemplate: z.length <= 8 && z[0].length <= 8 ? "%{z:.2f}" : "",
+    hovertemplate: `%{y} attends to %{x}: %{z:.${String(Math.min(3, decimals))}f}<extra></extra>`,
+    texttemplate: z.length <= 8 && z[0].length <= 8 ? `%{z:.${String(Math.min(2, decimals))}f}` : "",
     colorbar: { title: { text: title, side: "right" }, thickness: 12 },
   };
 }

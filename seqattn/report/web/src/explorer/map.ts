@@ -31,7 +31,7 @@ export function drawMap(view: View): void {
   const down = isAligned ? stepNames(rows) : pointNames(rows, view.kind === "encoder_self" ? 1 : S + 1);
   const title = view.meaning === "strength" ? "read strength" : "attention weight";
   const known = isAligned ? "attended point; outlined in orange: the true one" : "attended point";
-  draw("map", [heatmap(view.rows, across, down, colourScale(view.meaning, view.map, view.largest), title)], {
+  draw("map", [heatmap(view.rows, across, down, colourScale(view.meaning, view.map, view.largest), title, view.map.decimals)], {
     xaxis: { title: { text: view.kind === "decoder_self" ? DECODER_STEPS : known }, constrain: "domain" },
     yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: marks(view),
   });

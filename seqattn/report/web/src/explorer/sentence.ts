@@ -13,7 +13,7 @@ export function pointOfStep(view: View): string {
 
 function describeAttended(view: View): string {
   const first = view.kind === "decoder_self" ? view.lengths[0] : 0;
-  const digits = view.map!.decimals > 2 ? 3 : 2;
+  const digits = Math.min(3, view.map!.decimals);
   const order = view.weights.map((weight, k): [number, number] => [weight, k]).filter(([weight]) => Number.isFinite(weight))
     .sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED);
   return order.map(([weight, k]) => `point ${first + k + 1} with ${withMinus(weight.toFixed(digits))}`).join(", ");
