@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from seqattn.export.onnx import Graphs
     from seqattn.training import LoadedModel
 
+# ONNX Runtime reads this variable when it is imported. Without the variable, it connects to a
+# server of its makers, and writes files to the user's cache folder and to the temporary folder.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 ExportFormat = Literal["onnx", "safetensors"]
 UNITS = "those of the data; scaling is part of the graphs"
 INSTANCE_UNITS = (

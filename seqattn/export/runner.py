@@ -6,10 +6,14 @@ python run.py                            forecasts example.npz and prints the di
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # otherwise, ONNX Runtime uses the network
+
 import onnxruntime
 
 HERE = Path(__file__).parent

@@ -118,7 +118,8 @@ def test_a_row_without_weight_is_not_at_the_true_step() -> None:
 
 def test_groups_count_the_sequences_in_their_mean() -> None:
     arrays = {"labels": np.array(["u", "u", "v"]), "source_lengths": np.full(3, 2),
-              "target_lengths": np.full(3, 2), "source": np.zeros((3, 2, 1))}  # fmt: skip
+              "target_lengths": np.full(3, 2), "source": np.zeros((3, 2, 1)), "target": np.zeros((3, 2, 1)),
+              "forecast": np.zeros((3, 2, 1)), "features": np.array(["x"])}  # fmt: skip
     (by_label,) = [group for group in group_losses(arrays, np.array([1.0, np.nan, 2.0]))
                    if group["name"] == "label"]  # fmt: skip
     assert by_label["rows"] == [["u", 1, 1.0], ["v", 1, 2.0]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import sys
@@ -203,6 +204,20 @@ def test_the_same_run_is_exported_as_the_same_bytes(run: Path, exported: Path) -
     for path in sorted(again.glob("*.onnx")):
         assert path.read_bytes() == (exported / path.name).read_bytes()
     assert "check" not in json.loads((again / "card.json").read_text())
+
+
+def test_onnx_runtime_writes_no_telemetry(run: Path, tmp_path: Path) -> None:
+    """ONNX Runtime's telemetry leaves these files, and connects to a server."""
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home)}
+    environment.pop("ORT_DISABLE_TELEMETRY", None)  # set when this process imported seqattn.export
+    output = tmp_path / "exported"
+    for command in (["-m", "seqattn", "export", run, "--output", output], [output / "run.py"]):
+        subprocess.run([sys.executable, *map(str, command)], env=environment, check=True,
+                       capture_output=True, cwd=ROOT)  # fmt: skip
+    found = {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
+    assert not {path for path in found if path == ".ses" or "onnxruntime" in path}
 
 
 def test_the_runner_needs_no_torch(exported: Path, run: Path, tmp_path: Path) -> None:
