@@ -23,10 +23,18 @@ def set_encoding() -> None:
     """Set the encoding of stdout to UTF-8 unless stdout is a terminal.
 
     On a terminal, characters that its encoding cannot represent are escaped.
+
+    If stdout has no buffer, as with `PYTHONUNBUFFERED=1`, the function adds a buffer for each line.
+    Without a buffer, Python ignores that a full disk or a closed pipe takes only a part of a text.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        encoding = None if sys.stdout.isatty() else "utf-8"
-        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
+        raw: Any = sys.stdout.buffer  # declared as a BinaryIO with a buffer
+        if isinstance(raw, io.RawIOBase):
+            encoding = sys.stdout.encoding
+            sys.stdout.detach()
+            sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding, line_buffering=True)
+        new_encoding = None if sys.stdout.isatty() else "utf-8"
+        sys.stdout.reconfigure(encoding=new_encoding, errors="backslashreplace")
 
 
 NOTES = ("RenamedKeyWarning", "SplitsChangedWarning", "PluginChangedWarning")
@@ -127,9 +135,11 @@ def end_on_closed_pipe() -> None:
 
     A command that writes files must not call this function before it has written all of them.
     """
+    from seqattn.cli.stop_signals import exit_without_message
+
     if hasattr(signal, "SIGPIPE"):
         sys.stdout.flush()
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, exit_without_message)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,13 @@ from typing import Any, NoReturn
 
 from seqattn.cli.output import note
 
+CLEANUPS = (
+    ("seqattn.runs.storage", "remove_unfinished"),
+    ("seqattn.runs.fork_server", "remove_socket_folders"),
+    ("seqattn.data.tables.connection", "remove_folders"),
+)
+"""The functions that remove the temporary files of a module, if the module is loaded."""
+
 
 @dataclass
 class StopRequest:
@@ -58,9 +65,19 @@ def exit_on_signal(number: int, message: str) -> NoReturn:
 
     The function removes temporary files. A file that is being replaced keeps its old content.
     """
-    if (storage := sys.modules.get("seqattn.runs.storage")) is not None:
-        storage.remove_unfinished()
-    if (fork_server := sys.modules.get("seqattn.runs.fork_server")) is not None:
-        fork_server.remove_socket_folders()
+    _remove_temporary_files()
     note(f"seqattn: {signal.Signals(number).name}: {message}")
     os._exit(128 + number)
+
+
+def exit_without_message(number: int, frame: Any) -> NoReturn:
+    """Remove temporary files, and end the process with exit code 128 + `number`."""
+    _remove_temporary_files()
+    os._exit(128 + number)
+
+
+def _remove_temporary_files() -> None:
+    for module, function in CLEANUPS:
+        # A module that is being imported may not have defined the function yet.
+        if remove := getattr(sys.modules.get(module), function, None):
+            remove()

@@ -60,7 +60,8 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
-    """Check that no output of a command is also an input or another output of the command.
+    """Check that no output of a command is also an input or another output of the command, and that
+    no output has the suffix of a compressed file.
 
     Args:
         outputs: a mapping from each output option to the path of the output, or to None if the
@@ -69,12 +70,18 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
             the input, or to None if the input was not given.
 
     Raises:
-        UsageError: if an output would replace an input or another output.
+        UsageError: if an output would replace an input or another output, or if its name ends in
+            `.gz` or `.zst`.
     """
     written = dict[str, Path]()
     for option, path in outputs.items():
         if path is None:
             continue
+        if path.suffix.lower() in (".gz", ".zst"):
+            raise UsageError(
+                f"{option} {path}: seqattn does not compress files. Leave out"
+                f" {path.suffix}, and compress the file afterwards."
+            )
         for description, other in (*inputs.items(), *written.items()):
             if other is not None and _same_file(path, other):
                 raise UsageError(

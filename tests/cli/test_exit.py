@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
 from seqattn import __main__
+from seqattn.cli import stop_signals
 from tests.conftest import fresh_process
 
 
@@ -32,3 +37,40 @@ def test_the_last_scan_is_skipped_only_without_libraries_that_need_it(
     monkeypatch.setitem(sys.modules, library, sys)
     __main__._skip_last_scan()
     assert len(frozen) == 1
+
+
+def test_unbuffered_output_to_a_full_disk_is_an_error(tmp_path: Path) -> None:
+    """A disk with room for a part of the text: the rest was lost without an error."""
+    with (tmp_path / "schema.json").open("wb") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "seqattn", "config", "schema"],
+            stdout=file, stderr=subprocess.PIPE, check=False, text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_480, 20_480)),
+        )  # fmt: skip
+    assert done.returncode == 5
+    assert "File too large" in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_closed_pipe_leaves_no_temporary_folder(unbuffered: str, tmp_path: Path) -> None:
+    rows = "".join(f"{t},{2 * t}\n" for t in range(100))
+    (tmp_path / "a.csv").write_text(f"t,x\n{rows}")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "seqattn", "data", "check", "a.csv"],
+        stdout=writer, stderr=subprocess.PIPE, check=False, cwd=tmp_path, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered, "TMPDIR": str(temporary)},
+    )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_signal_while_a_module_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, _ in stop_signals.CLEANUPS:
+        monkeypatch.setitem(sys.modules, module, types.ModuleType(module))
+    stop_signals._remove_temporary_files()

@@ -140,3 +140,9 @@ def test_an_export_through_a_link(run: Path, seqattn: Command) -> None:
         assert seqattn(*words).code == 0
         assert (home / "link").is_symlink()
         assert any((home / "far").iterdir())
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.zst", "A.CSV.GZ"])
+def test_outputs_are_not_compressed(name: str) -> None:
+    with pytest.raises(UsageError, match=rf"--output {name}: seqattn does not compress files"):
+        check_outputs({"--output": Path(name)}, {})

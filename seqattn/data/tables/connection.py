@@ -26,6 +26,8 @@ MEMORY_LIMIT = "1GB"
 
 THREADS = 2
 _databases: dict[int, duckdb.DuckDBPyConnection] = {}
+_folders: list[tuple[str, int]] = []
+"""The temporary folders of databases, each with the id of the process that created it."""
 
 
 @contextmanager
@@ -64,7 +66,8 @@ def _database() -> duckdb.DuckDBPyConnection:
         del _databases[process]
     if process not in _databases:
         folder = tempfile.mkdtemp(prefix="seqattn-")
-        atexit.register(_remove_folder, folder, process)
+        atexit.register(remove_folders)
+        _folders.append((folder, process))
         _databases[process] = duckdb.connect(
             config={
                 "autoinstall_known_extensions": "false",
@@ -90,9 +93,11 @@ def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
     return True
 
 
-def _remove_folder(folder: str, process: int) -> None:
-    if process == os.getpid():  # a forked process must not remove the folder
-        shutil.rmtree(folder, ignore_errors=True)
+def remove_folders() -> None:
+    """Remove the temporary folders of this process, but not those of the process that forked it."""
+    for folder, process in _folders:
+        if process == os.getpid():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def literal(value: Any) -> str:
