@@ -101,7 +101,8 @@ def home(attention_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("words", PRINTING, ids=" ".join)
 def test_a_filter_ends_with_its_reader(words: tuple[str, ...], home: Path) -> None:
     status, errors = ended_with(words, both=False)
-    assert status in (128 + signal.SIGPIPE, 0), errors  # 0: too little to fill a buffer, lost at exit
+    # The status is 0 if the output is too short to fill a buffer: it is lost at the exit.
+    assert status in (128 + signal.SIGPIPE, 0), errors
     assert "Traceback" not in errors
     for option in ("--figure", "--picture"):
         if option in words:
