@@ -136,7 +136,7 @@ def read_first_lines(path: Path, count: int) -> list[str]:
 
     source = sql_call(
         "read_csv", path, header=False, auto_detect=False, delim="\x01", quote="", escape="",
-        columns={"line": "VARCHAR"}, strict_mode=False,
+        columns={"line": "VARCHAR"}, strict_mode=False, hive_partitioning=False,
     )  # fmt: skip
     with connect(str(path)) as connection:
         try:
