@@ -67,7 +67,8 @@ def infer_layout(table: Table, options: ReadOptions) -> LongLayout | WideLayout:
     if wide is not None:
         return wide
     roles = infer_roles(table, options)
-    check_sentinels(table, roles, options)
+    features = {f"column {name!r}": [roles.columns[name]] for name in roles.features}
+    check_sentinels(table, features, options)
     return roles
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.sentinels import na_numbers
 from seqattn.data.tables.column import MIN_MATCHING_SHARE, NA_VALUES, Column, bad_cells
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.header import is_like_value
@@ -87,7 +88,7 @@ def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
     trimmed = f"trim({cell}, {literal(SPACES)})"
     empty = [*NA_VALUES, *(word.strip().lower() for word in options.na_values or ())]
     is_empty = f"lower({trimmed}) IN {_sql_list(empty)}"
-    numbers = [float(word) for word in options.na_values or () if _is_number(word)]
+    numbers = na_numbers(options)
     if numbers:
         is_empty += f" OR COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_sql_list(numbers)}, false)"
     if not numbers and _is_clean(table, cell, empty):
@@ -117,14 +118,6 @@ def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
 
 def _sql_list(values: Sequence[object]) -> str:
     return f"({', '.join(map(literal, values))})"
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | None:
@@ -159,7 +152,7 @@ def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
     number = f"CAST({cell} AS DOUBLE)"
     if table.is_text:
         return number
-    marks = [float(word) for word in options.na_values or () if _is_number(word)]
+    marks = na_numbers(options)
     is_mark = f" OR {number} IN {_sql_list(marks)}" if marks else ""
     return f"(CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END)"
 
