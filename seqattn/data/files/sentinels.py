@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from seqattn.data.files.chunk import Ragged
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.setting_names import setting
 from seqattn.errors import AmbiguousData
@@ -38,6 +40,9 @@ def _is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+MARKS = with_float32(SENTINELS)
 
 
 @dataclass(frozen=True)
@@ -121,3 +126,81 @@ def check_suspect(name: str, feature: str, suspect: Suspect, options: ReadOption
         f" {setting('na_values', [])}.",
         ({"na_values": shown}, {"na_values": ""}),
     )
+
+
+class SentinelCounter:
+    """A counter of the numbers from `SENTINELS` in the chunks of a file.
+
+    Args:
+        name: name of the file.
+        options: the options for reading the file.
+    """
+
+    def __init__(self, name: str, options: ReadOptions) -> None:
+        self.name, self.options = name, options
+        self.features: dict[str, _FeatureCounts] = {}
+        self.noted = set[tuple[str, float]]()
+
+    def add(self, *parts: Ragged | None) -> tuple[str, ...]:
+        """Count the numbers in a chunk. Outside training, return notes for the user on numbers that
+        are far from all other values so far, once for each number."""
+        if self.options.na_values is not None:
+            return ()
+        for part in parts:
+            for name, values in zip(part.features, part.values.T, strict=True) if part else ():
+                self.features.setdefault(name, _FeatureCounts()).add(values)
+        return () if self.options.is_training else self.check()
+
+    def check(self) -> tuple[str, ...]:
+        """Return new notes for the user on numbers that are far from all other values.
+
+        Raises:
+            AmbiguousData: if there is such a number in a training file.
+        """
+        notes = []
+        for name, counts in self.features.items():
+            for suspect in counts.suspects():
+                note = check_suspect(self.name, f"feature {name!r}", suspect, self.options)
+                if note and (name, suspect.value) not in self.noted:
+                    self.noted.add((name, suspect.value))
+                    notes.append(note)
+        return tuple(notes)
+
+
+class _FeatureCounts:
+    """Counts of the numbers from `SENTINELS` and of the other values of a feature.
+
+    Attributes:
+        count: (M,) number of cells with each number.
+        lower, higher: (M,) number of other values below and above each number.
+        highest_below, lowest_above: (M,) other values that are next to each number.
+        low, high: smallest and largest other value.
+    """
+
+    def __init__(self) -> None:
+        M = len(SENTINELS)
+        self.count, self.lower, self.higher = np.zeros((3, M), np.int64)
+        self.highest_below, self.lowest_above = np.full(M, -np.inf), np.full(M, np.inf)
+        self.low, self.high = np.inf, -np.inf
+
+    def add(self, values: NDArray[np.floating]) -> None:
+        values = values[~np.isnan(values)]
+        is_mark = np.isin(values, MARKS)
+        marks = np.asarray(SENTINELS)
+        self.count += (values[is_mark, None].astype(np.float32) == marks.astype(np.float32)).sum(axis=0)
+        others = np.sort(values[~is_mark])
+        if not others.size:
+            return
+        lower = np.searchsorted(others, marks)
+        self.lower += lower
+        self.higher += len(others) - lower
+        padded = np.concatenate([[-np.inf], others, [np.inf]])
+        self.highest_below = np.maximum(self.highest_below, padded[lower])
+        self.lowest_above = np.minimum(self.lowest_above, padded[lower + 1])
+        self.low, self.high = min(self.low, others[0]), max(self.high, others[-1])
+
+    def suspects(self) -> Iterator[Suspect]:
+        for i in np.flatnonzero(self.count):
+            below = Others(self.low, float(self.highest_below[i]), int(self.lower[i]))
+            above = Others(float(self.lowest_above[i]), self.high, int(self.higher[i]))
+            yield Suspect(SENTINELS[i], int(self.count[i]), below, above)

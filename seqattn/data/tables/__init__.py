@@ -21,7 +21,8 @@ from seqattn.data.tables.table import Table, typed_table
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.text_table import open_text_table
 from seqattn.data.tables.tidy import clean_rows
-from seqattn.data.tables.wide import WideLayout, wide_chunks, wide_layout
+from seqattn.data.tables.wide import wide_chunks
+from seqattn.data.tables.wide_layout import WideLayout, wide_layout
 from seqattn.errors import DataError
 
 DELIMITERS = {"tsv": "\t"}

@@ -20,7 +20,7 @@ from seqattn.data.tables.roles import LongLayout, check_later_rows
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.text_table import open_text_table
 from seqattn.data.tables.tidy import clean_rows
-from seqattn.data.tables.wide import WideLayout
+from seqattn.data.tables.wide_layout import WideLayout
 from seqattn.errors import DataError
 
 BLOCK_BYTES = 2**22

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.sentinels import SENTINELS, Others, Suspect, check_suspect, with_float32
+from seqattn.data.files.sentinels import MARKS, Others, Suspect, check_suspect
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.table import ROWS, Table
-
-MARKS = with_float32(SENTINELS)
 
 
 def check_sentinels(
