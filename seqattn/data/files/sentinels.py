@@ -187,7 +187,9 @@ class _FeatureCounts:
         values = values[~np.isnan(values)]
         is_mark = np.isin(values, MARKS)
         marks = np.asarray(SENTINELS)
-        self.count += (values[is_mark, None].astype(np.float32) == marks.astype(np.float32)).sum(axis=0)
+        self.count += (values[is_mark, None].astype(np.float32) == marks.astype(np.float32)).sum(
+            axis=0
+        )
         others = np.sort(values[~is_mark])
         if not others.size:
             return

@@ -27,6 +27,11 @@ NUMBERS = re.compile(
 """Pattern of the numeric and boolean types of the database."""
 
 
+def trimmed(cell: str) -> str:
+    """Return an SQL expression for a text cell without surrounding spaces."""
+    return f"trim({cell}, {literal(SPACES)})"
+
+
 def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
     """Infer the kinds of the given columns, and return the columns by name."""
     if not names:
@@ -68,7 +73,7 @@ def _plain_number_columns(
             if filled <= n == numbers
         }
     return {
-        name: Column(name, "number", f"TRY_CAST({cell} AS DOUBLE)", cell)
+        name: Column(name, "number", f"TRY_CAST({cell} AS DOUBLE)", trimmed(cell))
         for name, cell in known.items()
     }
 
@@ -85,20 +90,20 @@ def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
         return table.text(name)
     if name in table.empty_words:
         return cell
-    trimmed = f"trim({cell}, {literal(SPACES)})"
+    text = trimmed(cell)
     empty = [*NA_VALUES, *(word.strip().lower() for word in options.na_values or ())]
-    is_empty = f"lower({trimmed}) IN {_sql_list(empty)}"
+    is_empty = f"lower({text}) IN {_sql_list(empty)}"
     numbers = na_numbers(options)
     if numbers:
-        is_empty += f" OR COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_sql_list(numbers)}, false)"
+        is_empty += f" OR COALESCE(TRY_CAST({text} AS DOUBLE) IN {_sql_list(numbers)}, false)"
     if not numbers and _is_clean(table, cell, empty):
         table.empty_words[name] = ()
         return cell
-    (words,) = table.one(f"SELECT list(DISTINCT {trimmed})[:3] FROM {ROWS} WHERE {is_empty}")
+    (words,) = table.one(f"SELECT list(DISTINCT {text})[:3] FROM {ROWS} WHERE {is_empty}")
     table.empty_words[name] = tuple(sorted(filter(None, words or ())))
     table.change(
         f"ALTER TABLE {ROWS} ALTER {cell} TYPE VARCHAR USING"
-        f" (CASE WHEN {is_empty} THEN NULL ELSE {trimmed} END)"
+        f" (CASE WHEN {is_empty} THEN NULL ELSE {text} END)"
     )
     return cell
 

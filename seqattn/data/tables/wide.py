@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from seqattn.data.column_roles import WIDE_LAYOUT, ColumnRoles
 from seqattn.data.files.chunk import Chunk, Ragged, to_offsets
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.casting import infer_columns
+from seqattn.data.tables.casting import infer_columns, trimmed
 from seqattn.data.tables.checks import check_cells, first_non_number
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.names import check_names
@@ -41,7 +41,7 @@ def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterato
         raise NoRows(f"{table.name}: has a header but no rows.")
     names = [name for name in (wide.series, options.group) if name is not None]
     values = ", ".join(f"{column.sql} AS v{i}" for i, column in enumerate(columns.values()))
-    extra = "".join(f", {table.text(name)} AS w{i}" for i, name in enumerate(names))
+    extra = "".join(f", {trimmed(table.text(name))} AS w{i}" for i, name in enumerate(names))
     at_once = max(1, CHUNK_CELLS // len(wide.cells))
     decimal = "," if any(column.decimal == "," for column in columns.values()) else "."
     for first in range(1, last + 1, at_once):
