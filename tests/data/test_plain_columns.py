@@ -191,3 +191,16 @@ def test_spaces_around_ids_of_a_wide_table_are_no_part_of_them(tmp_path: Path) -
     found = read_all(path, ReadOptions(series=("id",), group="kind"))
     assert found.ids == tuple(map(str, range(8)))
     assert found.groups == ("g0", "g1") * 4
+
+
+@pytest.mark.parametrize("digits", [False, True])
+def test_a_series_without_a_group_is_refused(tmp_path: Path, digits: bool) -> None:
+    groups = ["1", "", "3", ""] if digits else ["a", "NA", "b", ""]
+    cells = [[f"s{k}", str(t), str(t * t + k), groups[k]] for k in range(4) for t in range(5)]
+    path = written(tmp_path / "a.csv", cells, "id,t,x,kind")
+    with pytest.raises(DataError, match=r"line 7, column 'kind' is empty"):
+        read_all(path, ReadOptions(group="kind"))
+    for k, t in ((1, 2), (3, 4)):  # one cell is enough
+        cells[5 * k + t][3] = groups[2]
+    found = read_all(written(path, cells, "id,t,x,kind"), ReadOptions(group="kind"))
+    assert found.groups == (groups[0], *[groups[2]] * 3)
