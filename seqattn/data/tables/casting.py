@@ -44,7 +44,7 @@ def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> d
     found |= _plain_number_columns(table, [name for name in names if name not in found], options)
     for name in names:
         if name not in found:
-            found[name] = _text_column(table, name, _cleaned_text(table, name, options), options)
+            found[name] = _text_column(table, name, cleaned_text(table, name, options), options)
     return _unify_decimals(table, {name: found[name] for name in names}, options)
 
 
@@ -78,7 +78,7 @@ def _plain_number_columns(
     }
 
 
-def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
+def cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
     """Return an SQL expression for the cells of a column as text. The expression is NULL for an
     empty cell.
 
@@ -130,7 +130,7 @@ def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | Non
     cell, kind = table.column(name), table.types[table.header.index(name)]
     if kind == "VARCHAR":
         return None
-    text = _cleaned_text(table, name, options)
+    text = cleaned_text(table, name, options)
     if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # includes TIMESTAMPTZ_NS
         sql = f"(CAST({cell} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
         return Column(name, "time", f"CAST({sql} AS TIMESTAMP)", text, zone=True)
@@ -240,7 +240,7 @@ def _unify_decimals(
     found = dict(columns)
     for name, column in columns.items():
         if column.either or _has_decimal_points(table, column):
-            with_commas = _text_column(table, name, _cleaned_text(table, name, options), with_comma)
+            with_commas = _text_column(table, name, cleaned_text(table, name, options), with_comma)
             if column.either or (with_commas.kind == "number" and not with_commas.bad[0]):
                 found[name] = with_commas
     return found
