@@ -128,3 +128,19 @@ def test_a_mark_in_sequences_of_json_lines_is_asked_about(
     (note,) = read_all(path, ReadOptions(is_training=False)).notes
     assert "feature 'y' has -999 in 1 cells" in note
     assert len(read_all(sequences(path, -9, -20), ReadOptions())) == 6
+
+
+@pytest.mark.parametrize("word", ["nAN", "MisSing", "nULL", "n/A", "#N/a"])
+def test_words_for_empty_cells_have_any_case(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("t,x\n" + "".join(f"{t},{word if t == 3 else t * t}\n" for t in range(9)))
+    found = read_all(path, ReadOptions())
+    assert np.flatnonzero(np.isnan(found.points.values[:, 0])).tolist() == [3]
+    assert any(repr(word) in note for note in found.notes)
+
+
+def test_a_word_in_na_values_has_any_case(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("t,x\n" + "".join(f"{t},{'oFF' if t == 3 else t * t}\n" for t in range(9)))
+    found = read_all(path, ReadOptions(na_values=("Off",))).points.values[:, 0]
+    assert np.flatnonzero(np.isnan(found)).tolist() == [3]

@@ -40,10 +40,15 @@ def has_nested_points(path: Path) -> bool:
     if path.suffix.lower() == ".zst":
         return False
     with open_lines(path) as file:
-        first = next((line for line in file if line.strip()), b"")
-    if b'"target"' in first and b"[" in first:
+        lines = iter(lambda: file.readline(MAX_LINE_BYTES + 1), b"")
+        first = next(filter(bytes.strip, lines), b"").removeprefix(BOM)
+    try:
+        content = parse_json(first, str(path))
+    except DataError:  # the reader reports the error later
+        return b'"source"' in first or not first.lstrip().startswith(b"{")
+    if not isinstance(content, dict):
         return True
-    return b'"source"' in first or not first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
+    return any(isinstance(content.get(key), list) for key in ("source", "target"))
 
 
 def check_json_lines(path: Path, name: str) -> None:

@@ -109,13 +109,11 @@ def cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
 
 
 def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
-    """Return True if no cell has surrounding spaces and no cell is a usual spelling of a word in
-    `empty`."""
-    cases = {each for word in empty for each in (word, word.upper(), word.capitalize())}
-    written = sorted({*cases, "NaN"})
+    """Return whether no cell has surrounding spaces and no cell is a word in `empty`, which are in
+    lower case."""
     spaces = literal(f"^[{SPACES}]|[{SPACES}]$")
     (unclean,) = table.one(
-        f"SELECT count(*) FILTER ({cell} IN {_sql_list(written)} OR regexp_matches({cell},"
+        f"SELECT count(*) FILTER (lower({cell}) IN {_sql_list(empty)} OR regexp_matches({cell},"
         f" {spaces})) FROM {ROWS}"
     )
     return not unclean
