@@ -152,6 +152,9 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
             mapped.seek(0)
             found = pa.ipc.open_stream(mapped).read_all()
         found.validate(full=True)  # a damaged offset could read beyond the buffer
+    for i, column in enumerate(found.schema):
+        if pa.types.is_float16(column.type):  # the database cannot read this type
+            found = found.set_column(i, column.name, found.column(i).cast(pa.float32()))
     connection.register("arrow_table", found)
     return "arrow_table"
 
