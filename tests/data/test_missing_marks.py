@@ -144,3 +144,25 @@ def test_a_word_in_na_values_has_any_case(tmp_path: Path) -> None:
     path.write_text("t,x\n" + "".join(f"{t},{'oFF' if t == 3 else t * t}\n" for t in range(9)))
     found = read_all(path, ReadOptions(na_values=("Off",))).points.values[:, 0]
     assert np.flatnonzero(np.isnan(found)).tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("cells", "mark"),
+    [
+        (["10,5", "11,5", "-999,9", "12,5", "13,5"], "-999.9"),
+        (["10 %", "11 %", "-999 %", "12 %", "13 %"], "-999"),
+        (["1.000,5", "1.100,5", "-9.999", "1.200,5", "1.300,5"], "-9999"),
+    ],
+)
+def test_the_answer_to_the_question_holds_for_every_notation(
+    tmp_path: Path, cells: list[str], mark: str
+) -> None:
+    """The question names the number, not the text of the cell."""
+    path = tmp_path / "a.csv"
+    path.write_text("t;x\n" + "".join(f"{t};{cell}\n" for t, cell in enumerate(cells)))
+    with pytest.raises(AmbiguousData, match=f"column 'x' has {mark} in 1 cells") as caught:
+        read_all(path, ReadOptions())
+    assert caught.value.choices[0]["na_values"] == mark
+    found = read_all(path, ReadOptions(na_values=(mark,)))
+    assert np.flatnonzero(np.isnan(found.points.values[:, 0])).tolist() == [2]
+    assert any("1 cell of 'x' empty" in note for note in found.notes)

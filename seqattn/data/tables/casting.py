@@ -195,6 +195,10 @@ def _number_column(
     if found.units:
         return replace(words, units=found.units)
     sql = f"({found.numeral.sql(found.text)})"
+    if marks := na_numbers(options):  # `cleaned_text` knows them only in plain notation
+        is_mark = f"COALESCE({sql} IN {_sql_list(marks)}, false)"
+        words = replace(words, text=f"(CASE WHEN NOT {is_mark} THEN {words.text} END)")
+        sql = f"(CASE WHEN NOT {is_mark} THEN {sql} END)"
     notes = [note for note in (found.numeral.note, _unit_note(found.unit)) if note]
     return replace(
         words, kind="number", sql=sql, bad=bad_cells(table, words.text, sql),
