@@ -24,7 +24,7 @@ from seqattn.data.section import StepSummary, render_section, summarize_steps, t
 from seqattn.data.setting_names import setting
 from seqattn.data.tables import infer_layout, open_table, table_chunks
 from seqattn.data.tables.roles import LongLayout
-from seqattn.data.tables.wide import WideLayout
+from seqattn.data.tables.wide_layout import WideLayout
 from seqattn.errors import AmbiguousData, DataError
 
 InspectOptions = ReadOptions

@@ -16,7 +16,7 @@ from seqattn.data.regularize import regularize
 from seqattn.data.series import Series, Spans, infer_spacing
 from seqattn.data.spacing import Spacing
 from seqattn.data.tables.roles import LongLayout
-from seqattn.data.tables.wide import WideLayout
+from seqattn.data.tables.wide_layout import WideLayout
 from seqattn.data.units import units_in_names
 from seqattn.errors import DataError
 

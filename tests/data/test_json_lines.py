@@ -73,3 +73,24 @@ def test_sequences_of_several_files_keep_their_ids(
     splits = load_data(config)
     names = {name for name, *_ in splits.split}
     assert names == {"anna", "ben", "two", "two:2", "three"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"kind": "source"}, {"unit": "[m]", "target": 1.5}, {"source": 2.5}, {"target": 1.5},
+        {"source": "north", "unit": "[m]"}, {"source": None, "target": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_rows_with_the_words_of_sequences_are_rows(
+    tmp_path: Path, more: Mapping[str, object]
+) -> None:
+    path = write(tmp_path / "a.jsonl", [{**row, **more} for row in ROWS])
+    found = read_all(path, ReadOptions(features=("x", "y")))
+    assert found.points.values.tolist() == [[t / 2, -t] for t in range(6)]
+
+
+def test_a_long_first_line_is_a_sequence(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"note": "[" * 9, "id": "a", "source": [1, 2] * 10**5}])
+    assert read_all(path, ReadOptions()).points.lengths.tolist() == [2 * 10**5]

@@ -195,3 +195,44 @@ def test_a_pipe_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         DataError, match="has more than 1,000 numbers, and all of them must be in memory at once"
     ):
         read_all(Path("-"), ReadOptions())
+
+
+def values_of(content: str, options: ReadOptions) -> dict[str, list[list[float]]]:
+    """Return the values of each sequence of a table from a pipe."""
+    found = read_piped_table(io.BytesIO(content.encode()), "t.csv", options, "csv")
+    return {name: c.points.of(k).tolist() for c in found for k, name in enumerate(c.ids)}
+
+
+def test_later_cells_are_cleaned_like_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(piped, "BLOCK_BYTES", 200)
+    cells = {90: "-999", 91: " NA ", 92: " 5.5", 93: "", 94: "missing"}
+    rows = [f"s{k // 10},{k % 10}, {cells.get(k, f'{k}.25')}" for k in range(100)]
+    rows = [row if k < 80 else f" {row}" for k, row in enumerate(rows)]
+    content = "\n".join(["unique_id,t,x", *rows]) + "\n"
+    found = values_of(content, ReadOptions(na_values=("-999",)))
+    assert list(found) == [f"s{k}" for k in range(10)]
+    last = np.array(found["s9"])[:, 0]
+    assert np.flatnonzero(np.isnan(last)).tolist() == [0, 1, 3, 4]
+    assert last[2] == 5.5
+
+
+@pytest.mark.parametrize("first", [0, 30])
+def test_later_rows_of_a_wide_table_keep_the_decimal_mark(
+    monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """Without the commas of earlier rows, a point would be a decimal mark."""
+    monkeypatch.setattr(piped, "BLOCK_BYTES", 200)
+    rows = [f"a{k};{k};1.0{k},5;1.3{k}" if k < 75 else f"a{k};{k};1.0{k};1.3{k}"
+            for k in range(10, 100)]  # fmt: skip
+    rows[:first] = [f"a{k};{k};{k};{2 * k}" for k in range(10, 10 + first)]
+    content = "\n".join(["id;x_1;x_2;x_3", *rows]) + "\n"
+    found = values_of(content, ReadOptions())
+    assert found["a70"] == [[70], [1070.5], [1370]]
+    assert found["a99"] == [[99], [1099], [1399]]
+
+
+def test_a_decimal_comma_after_decimal_points_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(piped, "BLOCK_BYTES", 200)
+    rows = [f"a{k};{k};1.0{k};1.3{k}{',5' if k > 80 else ''}" for k in range(10, 100)]
+    with pytest.raises(DataError, match="contains '1.3.*,5', not a number"):
+        values_of("\n".join(["id;x_1;x_2;x_3", *rows]) + "\n", ReadOptions())

@@ -207,6 +207,21 @@ def test_durations_that_a_parquet_file_keeps_in_its_schema(tmp_path: Path) -> No
         assert piece.points.values[:, 0].tolist() == [k * k for k in range(1, 9)]
 
 
+@pytest.mark.parametrize("ending", ["arrow", "parquet"])
+def test_numbers_of_16_bits_are_read(tmp_path: Path, ending: str) -> None:
+    values = np.array([t * t / 8 for t in range(8)], np.float16)
+    numbers = pa.array([None, *values[1:]], pa.float16())
+    table = pa.table({"t": range(8), "x": numbers, "y": range(0, 24, 3)})
+    if ending == "arrow":
+        with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+            writer.write_table(table)
+    else:
+        pq.write_table(table, tmp_path / "a.parquet")
+    found = read_all(tmp_path / f"a.{ending}", ReadOptions(features=("x",))).points.values[:, 0]
+    assert np.isnan(found[0])
+    assert found[1:].tolist() == values[1:].tolist()
+
+
 @pytest.mark.parametrize(
     ("cells", "words"),
     [

@@ -17,7 +17,8 @@ from seqattn.data.files.chunk import (
     concat_chunks,
     to_offsets,
 )
-from seqattn.data.files.lines import has_nested_points, open_lines, read_json_lines
+from seqattn.data.files.json_text import open_lines
+from seqattn.data.files.lines import has_nested_points, read_json_lines
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
 from seqattn.data.tables import read_table

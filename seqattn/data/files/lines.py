@@ -9,45 +9,25 @@ A step is a list of numbers, or a single number if there is only one feature. An
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from seqattn.data.files.arrays import default_names, default_target_names
 from seqattn.data.files.blocks import read_line_blocks
 from seqattn.data.files.chunk import MAX_LINE_BYTES, Chunk, Ragged, to_offsets
+from seqattn.data.files.json_text import BOM, open_lines, parse_json, parse_object
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.sentinels import SentinelCounter, na_numbers
 from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import DataError
 
 BLOCK_BYTES = 2**20  # size in bytes of the blocks that are read
-BOM = b"\xef\xbb\xbf"
 MAX_CHUNK_VALUES = 2**18  # number of values at which a chunk ends
-
-
-@contextmanager
-def open_lines(path: Path) -> Iterator[BinaryIO]:
-    """Open a JSON Lines file for reading, decompressed if it is a gzip file.
-
-    Raises:
-        DataError: if the gzip file is damaged.
-    """
-    if path.suffix.lower() != ".gz":
-        with path.open("rb") as plain:
-            yield plain
-        return
-    try:
-        with gzip.open(path) as unpacked:
-            yield cast(BinaryIO, unpacked)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: is a damaged gzip file ({error}).") from None
 
 
 def has_nested_points(path: Path) -> bool:
@@ -60,10 +40,15 @@ def has_nested_points(path: Path) -> bool:
     if path.suffix.lower() == ".zst":
         return False
     with open_lines(path) as file:
-        first = next((line for line in file if line.strip()), b"")
-    if b'"target"' in first and b"[" in first:
+        lines = iter(lambda: file.readline(MAX_LINE_BYTES + 1), b"")
+        first = next(filter(bytes.strip, lines), b"").removeprefix(BOM)
+    try:
+        content = parse_json(first, str(path))
+    except DataError:  # the reader reports the error later
+        return b'"source"' in first or not first.lstrip().startswith(b"{")
+    if not isinstance(content, dict):
         return True
-    return b'"source"' in first or not first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
+    return any(isinstance(content.get(key), list) for key in ("source", "target"))
 
 
 def check_json_lines(path: Path, name: str) -> None:
@@ -80,21 +65,7 @@ def check_json_lines(path: Path, name: str) -> None:
                 raise DataError(f"{name}:{number}: is longer than {MAX_LINE_BYTES // 2**20} MiB.")
             line = line.removeprefix(BOM) if number == 1 else line
             if line.strip():
-                _parse_json(line, f"{name}:{number}")
-
-
-def _parse_json(line: bytes, place: str, **hooks: Any) -> Any:
-    """Parse a line as JSON.
-
-    Raises:
-        DataError: if the line is not valid JSON.
-    """
-    try:
-        return json.loads(line, **hooks)
-    except UnicodeDecodeError:
-        raise DataError(f"{place}: is not UTF-8. Save the file as UTF-8.") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: is not valid JSON ({str(error)[:200]}).") from None
+                parse_json(line, f"{name}:{number}")
 
 
 def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
@@ -102,6 +73,8 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
 
     Raises:
         DataError: if a line cannot be used, or if the file is empty.
+        AmbiguousData: if a feature of a training file contains a number such as -999 that is far
+            from its other values.
     """
     reader = _Reader(name, options)
     pending, size = list[_Line](), 0
@@ -128,6 +101,7 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
             pending, size = [], 0
     if pending:
         yield reader.chunk(pending)
+    reader.marks.check()
     if reader.widths is None:
         raise DataError(
             f'{name}: is empty. Expected an object a line, such as {{"source": [[0.0, 1.0]]}}.'
@@ -149,17 +123,19 @@ class _Reader:
     """A parser of the lines of a file. All lines must have the same number of features.
 
     Attributes:
+        marks: the numbers that may represent missing values.
         widths: the number of source features, and the number of target features or None if there is
             no target. `widths` is None before the first line.
     """
 
     def __init__(self, name: str, options: ReadOptions) -> None:
         self.name, self.options = name, options
+        self.marks = SentinelCounter(name, options)
         self.widths: tuple[int, int | None] | None = None
 
     def line(self, line: bytes, number: int) -> _Line:
         place = f"{self.name}:{number}"
-        content = _parse_object(line, place)
+        content = parse_object(line, place)
         id_ = content.get("id", str(number))
         if isinstance(id_, bool) or not isinstance(id_, str | int):
             raise DataError(f"{place}: 'id' must be a text or a whole number.")
@@ -232,43 +208,25 @@ class _Reader:
         F, G = self.widths
         lines = [line.number for line in pending]
         names = self.options.features or default_names(F)
-        points = _to_ragged([line.source for line in pending], names)
+        points = self._to_ragged([line.source for line in pending], names)
         target, where_target = None, None
         if G is not None:
             target_names = default_target_names(names, G)
             targets = [line.target for line in pending if line.target is not None]
-            target = _to_ragged(targets, target_names)
+            target = self._to_ragged(targets, target_names)
             where_target = _describe_place(lines, target.offsets, target_names, "target")
         return Chunk(
             ids=tuple(line.id for line in pending), points=points,
             where=_describe_place(lines, points.offsets, names, "source"), target=target,
-            where_target=where_target,
+            where_target=where_target, notes=self.marks.add(points, target),
             groups=tuple(line.group for line in pending if line.group is not None) or None,
         )  # fmt: skip
 
-
-def _parse_object(line: bytes, place: str) -> dict[str, Any]:
-    """Parse a line as a JSON object.
-
-    Raises:
-        DataError: if the line is not a JSON object with a source.
-    """
-    content: Any = _parse_json(
-        line, place, object_pairs_hook=lambda pairs: _unique_keys(pairs, place),
-        parse_constant=_parse_constant,
-    )  # fmt: skip
-    if not isinstance(content, dict):
-        raise DataError(f'{place}: is not an object; expected {{"source": [[...], ...]}}.')
-    if "source" not in content:
-        raise DataError(
-            f"{place}: has no 'source'; it has {', '.join(sorted(content)) or 'nothing'}."
-        )
-    return content
-
-
-def _to_ragged(rows: list[Floats], names: tuple[str, ...]) -> Ragged:
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    return Ragged(np.concatenate(rows), to_offsets(lengths), tuple(names))
+    def _to_ragged(self, rows: list[Floats], names: tuple[str, ...]) -> Ragged:
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        values = np.concatenate(rows)
+        values[np.isin(values, na_numbers(self.options))] = np.nan
+        return Ragged(values, to_offsets(lengths), tuple(names))
 
 
 def _describe_place(lines: list[int], offsets: Integers, names: tuple[str, ...], side: str) -> Any:
@@ -278,18 +236,3 @@ def _describe_place(lines: list[int], offsets: Integers, names: tuple[str, ...],
         return f"line {lines[k]}, point {step} of its {side}, {names[feature]!r}"
 
     return where
-
-
-def _unique_keys(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
-    parsed = dict(pairs)
-    if len(parsed) < len(pairs):
-        names = [key for key, _ in pairs]
-        twice = next(key for key in names if names.count(key) > 1)
-        raise DataError(f"{place}: has {twice!r} twice.")
-    return parsed
-
-
-def _parse_constant(word: str) -> float | None:
-    """Parse NaN and Infinity, which are not valid JSON. Some programs write NaN for an empty cell,
-    so NaN becomes None."""
-    return None if word == "NaN" else float(word.replace("Infinity", "inf"))

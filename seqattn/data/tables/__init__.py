@@ -21,7 +21,8 @@ from seqattn.data.tables.table import Table, typed_table
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.text_table import open_text_table
 from seqattn.data.tables.tidy import clean_rows
-from seqattn.data.tables.wide import WideLayout, wide_chunks, wide_layout
+from seqattn.data.tables.wide import wide_chunks
+from seqattn.data.tables.wide_layout import WideLayout, wide_layout
 from seqattn.errors import DataError
 
 DELIMITERS = {"tsv": "\t"}
@@ -67,7 +68,8 @@ def infer_layout(table: Table, options: ReadOptions) -> LongLayout | WideLayout:
     if wide is not None:
         return wide
     roles = infer_roles(table, options)
-    check_sentinels(table, roles, options)
+    features = {f"column {name!r}": [roles.columns[name]] for name in roles.features}
+    check_sentinels(table, features, options)
     return roles
 
 

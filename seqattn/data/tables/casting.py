@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.sentinels import na_numbers
 from seqattn.data.tables.column import MIN_MATCHING_SHARE, NA_VALUES, Column, bad_cells
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.header import is_like_value
@@ -26,6 +27,11 @@ NUMBERS = re.compile(
 """Pattern of the numeric and boolean types of the database."""
 
 
+def trimmed(cell: str) -> str:
+    """Return an SQL expression for a text cell without surrounding spaces."""
+    return f"trim({cell}, {literal(SPACES)})"
+
+
 def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
     """Infer the kinds of the given columns, and return the columns by name."""
     if not names:
@@ -38,7 +44,7 @@ def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> d
     found |= _plain_number_columns(table, [name for name in names if name not in found], options)
     for name in names:
         if name not in found:
-            found[name] = _text_column(table, name, _cleaned_text(table, name, options), options)
+            found[name] = _text_column(table, name, cleaned_text(table, name, options), options)
     return _unify_decimals(table, {name: found[name] for name in names}, options)
 
 
@@ -67,12 +73,12 @@ def _plain_number_columns(
             if filled <= n == numbers
         }
     return {
-        name: Column(name, "number", f"TRY_CAST({cell} AS DOUBLE)", cell)
+        name: Column(name, "number", f"TRY_CAST({cell} AS DOUBLE)", trimmed(cell))
         for name, cell in known.items()
     }
 
 
-def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
+def cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
     """Return an SQL expression for the cells of a column as text. The expression is NULL for an
     empty cell.
 
@@ -84,32 +90,30 @@ def _cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
         return table.text(name)
     if name in table.empty_words:
         return cell
-    trimmed = f"trim({cell}, {literal(SPACES)})"
+    text = trimmed(cell)
     empty = [*NA_VALUES, *(word.strip().lower() for word in options.na_values or ())]
-    is_empty = f"lower({trimmed}) IN {_sql_list(empty)}"
-    numbers = [float(word) for word in options.na_values or () if _is_number(word)]
+    is_empty = f"lower({text}) IN {_sql_list(empty)}"
+    numbers = na_numbers(options)
     if numbers:
-        is_empty += f" OR COALESCE(TRY_CAST({trimmed} AS DOUBLE) IN {_sql_list(numbers)}, false)"
+        is_empty += f" OR COALESCE(TRY_CAST({text} AS DOUBLE) IN {_sql_list(numbers)}, false)"
     if not numbers and _is_clean(table, cell, empty):
         table.empty_words[name] = ()
         return cell
-    (words,) = table.one(f"SELECT list(DISTINCT {trimmed})[:3] FROM {ROWS} WHERE {is_empty}")
+    (words,) = table.one(f"SELECT list(DISTINCT {text})[:3] FROM {ROWS} WHERE {is_empty}")
     table.empty_words[name] = tuple(sorted(filter(None, words or ())))
     table.change(
         f"ALTER TABLE {ROWS} ALTER {cell} TYPE VARCHAR USING"
-        f" (CASE WHEN {is_empty} THEN NULL ELSE {trimmed} END)"
+        f" (CASE WHEN {is_empty} THEN NULL ELSE {text} END)"
     )
     return cell
 
 
 def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
-    """Return True if no cell has surrounding spaces and no cell is a usual spelling of a word in
-    `empty`."""
-    cases = {each for word in empty for each in (word, word.upper(), word.capitalize())}
-    written = sorted({*cases, "NaN"})
+    """Return whether no cell has surrounding spaces and no cell is a word in `empty`, which are in
+    lower case."""
     spaces = literal(f"^[{SPACES}]|[{SPACES}]$")
     (unclean,) = table.one(
-        f"SELECT count(*) FILTER ({cell} IN {_sql_list(written)} OR regexp_matches({cell},"
+        f"SELECT count(*) FILTER (lower({cell}) IN {_sql_list(empty)} OR regexp_matches({cell},"
         f" {spaces})) FROM {ROWS}"
     )
     return not unclean
@@ -119,20 +123,12 @@ def _sql_list(values: Sequence[object]) -> str:
     return f"({', '.join(map(literal, values))})"
 
 
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
 def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | None:
     """Return a column whose type in the database is not text, or None for a text column."""
     cell, kind = table.column(name), table.types[table.header.index(name)]
     if kind == "VARCHAR":
         return None
-    text = _cleaned_text(table, name, options)
+    text = cleaned_text(table, name, options)
     if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # includes TIMESTAMPTZ_NS
         sql = f"(CAST({cell} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
         return Column(name, "time", f"CAST({sql} AS TIMESTAMP)", text, zone=True)
@@ -159,7 +155,7 @@ def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
     number = f"CAST({cell} AS DOUBLE)"
     if table.is_text:
         return number
-    marks = [float(word) for word in options.na_values or () if _is_number(word)]
+    marks = na_numbers(options)
     is_mark = f" OR {number} IN {_sql_list(marks)}" if marks else ""
     return f"(CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END)"
 
@@ -199,6 +195,10 @@ def _number_column(
     if found.units:
         return replace(words, units=found.units)
     sql = f"({found.numeral.sql(found.text)})"
+    if marks := na_numbers(options):  # `cleaned_text` knows them only in plain notation
+        is_mark = f"COALESCE({sql} IN {_sql_list(marks)}, false)"
+        words = replace(words, text=f"(CASE WHEN NOT {is_mark} THEN {words.text} END)")
+        sql = f"(CASE WHEN NOT {is_mark} THEN {sql} END)"
     notes = [note for note in (found.numeral.note, _unit_note(found.unit)) if note]
     return replace(
         words, kind="number", sql=sql, bad=bad_cells(table, words.text, sql),
@@ -242,7 +242,7 @@ def _unify_decimals(
     found = dict(columns)
     for name, column in columns.items():
         if column.either or _has_decimal_points(table, column):
-            with_commas = _text_column(table, name, _cleaned_text(table, name, options), with_comma)
+            with_commas = _text_column(table, name, cleaned_text(table, name, options), with_comma)
             if column.either or (with_commas.kind == "number" and not with_commas.bad[0]):
                 found[name] = with_commas
     return found

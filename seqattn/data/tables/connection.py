@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -124,9 +125,10 @@ def quote_name(name: str) -> str:
 
 
 def sql_call(function: str, path: Path, **options: Any) -> str:
-    """Return SQL that calls a table function on a file."""
+    """Return SQL that calls a table function on a file. The path is never read as a pattern."""
     arguments = "".join(f", {key} = {literal(value)}" for key, value in options.items())
-    return f"{function}({literal(str(path))}{arguments})"
+    name = re.sub(r"[\[*?]", r"[\g<0>]", str(path))  # the database expands these characters
+    return f"{function}({literal(name)}{arguments})"
 
 
 def read_first_lines(path: Path, count: int) -> list[str]:
@@ -139,7 +141,7 @@ def read_first_lines(path: Path, count: int) -> list[str]:
 
     source = sql_call(
         "read_csv", path, header=False, auto_detect=False, delim="\x01", quote="", escape="",
-        columns={"line": "VARCHAR"}, strict_mode=False,
+        columns={"line": "VARCHAR"}, strict_mode=False, hive_partitioning=False,
     )  # fmt: skip
     with connect(str(path)) as connection:
         try:

@@ -42,13 +42,16 @@ def long_chunks(
 
     Raises:
         DataError: if a feature column contains words, if a one-hot column contains an unknown word,
-            if a sequence has two groups or two rows with the same time, or if a series id is empty.
+            if a sequence has two groups, no group or two rows with the same time, or if a series id
+            is empty.
     """
     features, values = _feature_sql(table, roles, options)
     notes = _sort(table, roles, values)
     keys = "".join(f"s{i}, " for i in range(len(roles.series)))
     count_groups = (
-        "" if roles.group is None else ", any_value(grp) AS grp, count(DISTINCT grp) AS grps"
+        ""
+        if roles.group is None
+        else f", any_value(grp) AS grp, count(DISTINCT grp) AS grps, min({ROW}) AS first_row"
     )
     found = table.connection.execute(
         f"SELECT any_value({_series_sql(roles)}) AS series, count(*) AS n{count_groups}"
@@ -59,6 +62,10 @@ def long_chunks(
         several = np.flatnonzero(np.asarray(found["grps"]) > 1)
         if several.size:
             _raise_several_groups(table, roles, str(found["series"][several[0]]))
+        without = np.flatnonzero(np.ma.getmaskarray(found["grp"]))
+        if without.size:
+            line = table.line(int(found["first_row"][without[0]]))
+            raise DataError(f"{table.name}: {line}, column {roles.group!r} is empty.")
     ids = tuple(map(str, found["series"])) if roles.series else (Path(table.name).stem or "series",)
     groups = tuple(map(str, found["grp"])) if roles.group is not None else None
     parts = _id_parts(table, roles) if len(roles.series) > 1 else None

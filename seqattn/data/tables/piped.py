@@ -15,12 +15,14 @@ from seqattn.data.files.chunk import MAX_LINE_BYTES, Chunk, Ragged, concat_chunk
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.temporary import named_file
 from seqattn.data.tables import DELIMITERS, infer_layout, match_feature_names, table_chunks
+from seqattn.data.tables.casting import cleaned_text
 from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, fold_name
 from seqattn.data.tables.roles import LongLayout, check_later_rows
+from seqattn.data.tables.table import ROWS, Table
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.text_table import open_text_table
 from seqattn.data.tables.tidy import clean_rows
-from seqattn.data.tables.wide import WideLayout
+from seqattn.data.tables.wide_layout import WideLayout
 from seqattn.errors import DataError
 
 BLOCK_BYTES = 2**22
@@ -66,10 +68,14 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
                     options = match_feature_names(table, options)
                     layout = infer_layout(table, options)
                 elif isinstance(layout, LongLayout):
+                    for column in layout.columns:
+                        cleaned_text(table, column, options)
                     check_later_rows(table, layout)
                 for chunk in table_chunks(table, layout, options, whole=True) if len(table) else ():
                     ready = chunk
-                    if isinstance(layout, LongLayout):
+                    if isinstance(layout, WideLayout):
+                        options = _keep_decimal(table, layout, options, chunk)
+                    else:
                         whole = _append_chunk(incomplete, chunk)
                         ready, incomplete = _split_last(whole, options, name)
                     if len(ready):
@@ -81,6 +87,20 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
         raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
     if incomplete is not None:
         yield incomplete
+
+
+def _keep_decimal(
+    table: Table, layout: WideLayout, options: ReadOptions, chunk: Chunk
+) -> ReadOptions:
+    """Return the options for the next block of a wide table, with the decimal mark of this block.
+    If this block has neither a decimal mark nor a thousands separator, return the same options."""
+    if options.decimal != "auto":
+        return options
+    decimal = "." if chunk.roles is None else chunk.roles.decimal
+    texts = map(table.text, layout.cells)
+    signs = " OR ".join(f"regexp_matches({text}, '[.,]')" for text in texts)
+    (count,) = table.one(f"SELECT count(*) FILTER ({signs}) FROM {ROWS}")
+    return replace(options, decimal=decimal) if count else options
 
 
 def _text_format(block: bytes, name: str, options: ReadOptions, kind: str) -> TextFormat:

@@ -1,63 +1,73 @@
-"""Detection of numbers that may represent missing values, such as -999."""
+"""Detection of numbers in a table that may represent missing values, such as -999."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.setting_names import setting
+from seqattn.data.files.sentinels import MARKS, Others, Suspect, check_suspect
+from seqattn.data.tables.column import Column
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.table import ROWS, Table
-from seqattn.errors import AmbiguousData
-
-SENTINELS = (-9.0, -99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -99999.0,
-             999.0, 999.9, 9999.0, 9999.9, 99999.0)  # fmt: skip
 
 
-def check_sentinels(table: Table, roles: LongLayout, options: ReadOptions) -> None:
+def check_sentinels(
+    table: Table, features: Mapping[str, Sequence[Column]], options: ReadOptions
+) -> None:
     """Check features for numbers that may represent missing values. Outside training, such a number
     only causes a note.
 
+    Args:
+        table: the rows.
+        features: the columns of each feature, by description of the feature in messages.
+        options: the options for reading the table.
+
     Raises:
         AmbiguousData: if `data.na_values` is not set and a feature of a training table contains a
-            number from `SENTINELS` outside the range of the other values of the feature. There must
-            be at least three other values. In addition, either the number is negative and the other
-            values are not, or the distance of the number from the range exceeds the width of the
-            range.
+            number from `SENTINELS` that is far from its other values.
     """
     if options.na_values is not None:
         return
-    listed = ", ".join(map(literal, SENTINELS))
-    for name in roles.features:
-        if roles.columns[name].kind != "number":
+    for feature, columns in features.items():
+        numbers = [column for column in columns if column.kind == "number"]
+        if not _has_marks_in_range(table, numbers):
             continue
-        if not set(table.measure(*roles.columns[name].range)) & set(SENTINELS):
-            continue  # an outlier is the smallest or the largest value
-        value = roles.columns[name].sql
-        suspects = table.query(
-            f"SELECT ({value}) AS v, count(*) FROM {ROWS} WHERE ({value}) IN ({listed}) GROUP BY v"
+        for suspect in _suspects(table, [column.sql for column in numbers]):
+            if note := check_suspect(table.name, feature, suspect, options):
+                table.notes.append(note)
+
+
+def _has_marks_in_range(table: Table, columns: Sequence[Column]) -> bool:
+    """Return whether a number from `MARKS` lies in the range of the values of a feature."""
+    bounds = table.measure(*(sql for column in columns for sql in column.range)) if columns else ()
+    known = [bound for bound in bounds if bound is not None]
+    return bool(known) and any(min(known) <= mark <= max(known) for mark in MARKS)
+
+
+def _suspects(table: Table, values: Sequence[str]) -> list[Suspect]:
+    """Return the numbers from `MARKS` in the columns of a feature. A float32 number counts as the
+    float64 number that has the same text."""
+    cells = f"(SELECT unnest([{', '.join(values)}]) AS v FROM {ROWS})"
+    listed = ", ".join(map(literal, MARKS))
+    found: dict[str, tuple[float, int]] = {}
+    for value, count in table.query(
+        f"SELECT v, count(*) FROM {cells} WHERE v IN ({listed}) GROUP BY v ORDER BY v"
+    ):
+        found[f"{value:g}"] = value, found.get(f"{value:g}", (0, 0))[1] + count
+    suspects = []
+    for value, count in found.values():
+        sides = (f"FILTER (v < {literal(value)})", f"FILTER (v > {literal(value)})")
+        below_and_above = table.one(
+            f"SELECT {', '.join(f'min(v) {s}, max(v) {s}, count(v) {s}' for s in sides)}"
+            f" FROM {cells} WHERE v NOT IN ({listed}) AND NOT isnan(v)"
         )
-        for suspect, count in suspects:
-            low, high, others = table.one(
-                f"SELECT min(v), max(v), count(v) FROM (SELECT ({value}) AS v FROM {ROWS}) WHERE"
-                f" v NOT IN ({listed}) AND NOT isnan(v)"
-            )
-            if others < 3 or low <= suspect <= high:
-                continue
-            distance = low - suspect if suspect < low else suspect - high
-            if distance <= high - low and not suspect < 0 <= low:
-                continue
-            shown = f"{suspect:g}"
-            if not options.is_training:
-                table.notes.append(
-                    f"column {name!r} has {shown} in {count} cells, and its other values lie"
-                    f" between {low:g} and {high:g}; it is read as a value, as data.na_values of"
-                    " the training does not name it"
-                )
-                continue
-            raise AmbiguousData(
-                f"{table.name}: column {name!r} has {shown} in {count} cells, and its other"
-                f" values lie between {low:g} and {high:g}. If this number marks a missing"
-                f" value: {setting('na_values', [shown])}; if it is a measured value:"
-                f" {setting('na_values', [])}.",
-                ({"na_values": shown}, {"na_values": ""}),
-            )
+        suspects.append(
+            Suspect(value, count, *map(_others, (below_and_above[:3], below_and_above[3:])))
+        )
+    return suspects
+
+
+def _others(measured: tuple[Any, ...]) -> Others:
+    low, high, count = measured
+    return Others(low or 0.0, high or 0.0, count)

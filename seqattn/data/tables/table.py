@@ -133,9 +133,11 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
 
 def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, kind: str) -> str:
     if kind == "parquet":
-        return sql_call("read_parquet", path)
+        return _source_with_folder_columns(connection, "read_parquet", path)
     if kind in ("json", "jsonl"):
-        return sql_call("read_json", path, maximum_object_size=MAX_LINE_BYTES)
+        return _source_with_folder_columns(
+            connection, "read_json", path, maximum_object_size=MAX_LINE_BYTES
+        )
     try:
         import pyarrow as pa
     except ImportError:
@@ -150,8 +152,25 @@ def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, 
             mapped.seek(0)
             found = pa.ipc.open_stream(mapped).read_all()
         found.validate(full=True)  # a damaged offset could read beyond the buffer
+    for i, column in enumerate(found.schema):
+        if pa.types.is_float16(column.type):  # the database cannot read this type
+            found = found.set_column(i, column.name, found.column(i).cast(pa.float32()))
     connection.register("arrow_table", found)
     return "arrow_table"
+
+
+def _source_with_folder_columns(
+    connection: duckdb.DuckDBPyConnection, function: str, path: Path, **options: Any
+) -> str:
+    """Return SQL that calls a table function on a file. A folder such as `station=A` adds a column
+    to the table, unless the name of such a folder is a column of the file."""
+    folder_keys = {part.partition("=")[0].lower() for part in path.parts[:-1] if "=" in part}
+    if folder_keys:  # the database would replace a column of the file by the name of the folder
+        source = sql_call(function, path, hive_partitioning=False, **options)
+        described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+        if any(str(row[0]).lower() in folder_keys for row in described):
+            return source
+    return sql_call(function, path, **options)
 
 
 def read_errors() -> tuple[type[Exception], ...]:

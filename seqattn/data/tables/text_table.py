@@ -49,7 +49,7 @@ def open_text_table(
             "delim": form.delimiter, "quote": '"', "escape": '"', "comment": form.comment,
             "skip": form.skip - form.comments, "encoding": encoding,
             "max_line_size": MAX_LINE_BYTES, "buffer_size": 2 * MAX_LINE_BYTES,
-            "columns": {f"c{i}": "VARCHAR" for i in range(width)},
+            "columns": {f"c{i}": "VARCHAR" for i in range(width)}, "hive_partitioning": False,
         }  # fmt: skip
         plain = {}
         for more in ({}, {"strict_mode": False}):  # the second attempt allows mixed line endings
