@@ -22,7 +22,14 @@ from seqattn.cli.data import data_app
 from seqattn.cli.explaining import explain_command
 from seqattn.cli.exporting import export_command
 from seqattn.cli.help_pages import CommandIndex, CommandPage
-from seqattn.cli.output import end_on_closed_pipe, note, print_key_warnings, set_encoding, show
+from seqattn.cli.output import (
+    end_on_closed_pipe,
+    flush_stdout,
+    note,
+    print_key_warnings,
+    set_encoding,
+    show,
+)
 from seqattn.cli.plotting import plot_attention
 from seqattn.cli.plugin_checks import check_plugin_command
 from seqattn.cli.predicting import evaluate_command, predict
@@ -109,7 +116,10 @@ def main() -> None:
     join_bash_words()
     print_key_warnings()
     try:
-        app(prog_name="seqattn")
+        try:
+            app(prog_name="seqattn")
+        finally:
+            flush_stdout()
     except SeqattnError as error:
         _fail(error)
     except OSError as error:

@@ -75,12 +75,41 @@ def note(text: str) -> None:
 
 def show(text: str = "") -> None:
     """Print a line to stdout, with control characters escaped."""
-    print(escape_controls(text))
+    with _name_stdout():
+        print(escape_controls(text))
 
 
 def write_data(text: str) -> None:
     """Write text to stdout. On a terminal, control characters are escaped."""
-    sys.stdout.write(escape_controls(text, keep="\n\t") if sys.stdout.isatty() else text)
+    with _name_stdout():
+        sys.stdout.write(escape_controls(text, keep="\n\t") if sys.stdout.isatty() else text)
+
+
+def flush_stdout() -> None:
+    """Write the buffered text to stdout. If nobody reads stdout, the text is discarded.
+
+    Raises:
+        OSError: if stdout takes no more text, for example because the disk is full. The buffered
+            text is discarded, so that the interpreter does not try to write it at the exit.
+    """
+    try:
+        with _name_stdout():
+            sys.stdout.flush()
+    except BrokenPipeError:
+        discard_stdout()
+    except OSError:
+        discard_stdout()
+        raise
+
+
+@contextlib.contextmanager
+def _name_stdout() -> Iterator[None]:
+    """Add the file name "standard output" to errors from writing to stdout."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or "standard output"
+        raise
 
 
 @contextlib.contextmanager

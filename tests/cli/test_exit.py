@@ -74,3 +74,17 @@ def test_a_signal_while_a_module_is_imported(monkeypatch: pytest.MonkeyPatch) ->
     for module, _ in stop_signals.CLEANUPS:
         monkeypatch.setitem(sys.modules, module, types.ModuleType(module))
     stop_signals._remove_temporary_files()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["--help"], ["data", "formats"], ["config", "schema"]])
+def test_a_full_standard_output_is_named(words: list[str], unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "seqattn", *words],
+            stdout=full, stderr=subprocess.PIPE, check=False, text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+    assert done.returncode == 5
+    assert done.stderr == "seqattn: standard output: No space left on device.\n"
