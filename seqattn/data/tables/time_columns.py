@@ -9,7 +9,8 @@ from seqattn.data.files.columns import join_names
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.checks import check_cells, first_non_number
-from seqattn.data.tables.column import Column
+from seqattn.data.tables.column import Column, bad_cells
+from seqattn.data.tables.connection import literal
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData, DataError
 
@@ -36,7 +37,8 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
 
     Raises:
         AmbiguousData: if the order of day and month is ambiguous, or if a cell is invalid.
-        DataError: if the column contains words or an empty cell.
+        DataError: if the column contains words or an empty cell, or if a number does not have the
+            format that the user set.
     """
     if len(column.formats) > 1:
         (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
@@ -57,11 +59,31 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
     note = f"times in {column.name!r} are read and written as UTC" if column.zone else ""
     if column.kind == "time":
         return TimeColumn((column.name,), column.sql, True, note)
-    digits = _digits_of_dates(table, column)
+    digits = _digits_of_dates(table, column, options)
     if digits is not None:
         return TimeColumn((column.name,), digits, True,
                           f"{column.name!r} is read as dates without dashes")  # fmt: skip
+    if options.time_format is not None:
+        _check_format(table, column, options.time_format)
     return TimeColumn((column.name,), column.sql, False, note)
+
+
+def _check_format(table: Table, column: Column, time_format: str) -> None:
+    """Check that the numbers of a column have the time format that the user set.
+
+    Raises:
+        DataError: if a number does not have the format.
+    """
+    sql = f"try_strptime({column.text}, {literal(time_format)})"
+    count, row = bad_cells(table, column.text, sql)
+    if not count:
+        return
+    (word,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
+    raise DataError(
+        f"{table.name}: {table.line(row)}, column {column.name!r} contains {word!r}, which is no"
+        f" time of the format {time_format!r} ({setting('time_format')}). Correct the cell or the"
+        " format, or leave the format out."
+    )
 
 
 def check_filled(table: Table, name: str, sql: str) -> None:
@@ -81,11 +103,12 @@ def check_filled(table: Table, name: str, sql: str) -> None:
         )
 
 
-def _digits_of_dates(table: Table, column: Column) -> str | None:
+def _digits_of_dates(table: Table, column: Column, options: ReadOptions) -> str | None:
     """Return SQL that reads integers such as 20011229 or 200112 as dates.
 
-    Return None if some values are not such dates from 1900 to 2099, or if the difference between
-    consecutive values is constant.
+    Return None if some values are not such dates from 1900 to 2099. If neither the user nor the
+    training table indicates such dates, also return None if the difference between consecutive
+    values is constant.
     """
     value = column.sql
     low, high, fraction = table.one(
@@ -98,17 +121,22 @@ def _digits_of_dates(table: Table, column: Column) -> str | None:
     months = low >= 190_001 and high <= 209_912
     if not (days or months):
         return None
+    form = "%Y%m%d" if days else "%Y%m"
+    trained = () if options.roles is None else options.roles.time_formats
+    if form not in (options.time_format, *trained) and _has_constant_steps(table, value):
+        return None
+    digits = f"CAST(CAST({value} AS BIGINT) AS VARCHAR)"
+    sql = f"CAST(try_strptime({digits}, {literal(form)}) AS TIMESTAMP)"
+    wrong = table.one(f"SELECT count(*) FILTER ({sql} IS NULL) FROM {ROWS}")[0]
+    return None if wrong else f"({sql})"
+
+
+def _has_constant_steps(table: Table, value: str) -> bool:
     (steps,) = table.one(
         f"SELECT count(DISTINCT v - before) FROM (SELECT {value} AS v, lag({value}) OVER (ORDER BY"
         f" {ROW}) AS before FROM {ROWS})"
     )
-    if steps < 2:
-        return None
-    digits = f"CAST(CAST({value} AS BIGINT) AS VARCHAR)"
-    form = "'%Y%m%d'" if days else "'%Y%m'"
-    sql = f"CAST(try_strptime({digits}, {form}) AS TIMESTAMP)"
-    wrong = table.one(f"SELECT count(*) FILTER ({sql} IS NULL) FROM {ROWS}")[0]
-    return None if wrong else f"({sql})"
+    return bool(steps < 2)
 
 
 def combine_time_columns(

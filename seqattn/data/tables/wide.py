@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -209,7 +209,7 @@ def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterato
         DataError: if a cell is not a number, if a series id or a group is missing, or if the table
             has no rows.
     """
-    columns = infer_columns(table, options, wide.cells)
+    columns = infer_columns(table, replace(options, time=None), wide.cells)  # numbers, no times
     for column in columns.values():
         check_cells(table, column)
         if column.kind in ("words", "time"):

@@ -1,0 +1,76 @@
+"""Times of digits, and times in several columns."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from seqattn.data.files import Chunk, ReadOptions, read_all
+from seqattn.errors import DataError
+
+START = datetime(2020, 1, 1)
+
+
+def days(n: int, first: datetime = START) -> list[datetime]:
+    return [first + timedelta(days=k) for k in range(n)]
+
+
+def read(tmp_path: Path, text: str, **keys: Any) -> Chunk:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    return read_all(path, ReadOptions(**keys))
+
+
+def table(times: list[str], head: str = "t,x") -> str:
+    return "\n".join([head, *(f"{time},{k % 5}.5" for k, time in enumerate(times))]) + "\n"
+
+
+@pytest.mark.parametrize("time", ["auto", ("t",)])
+@pytest.mark.parametrize("form", ["%d%m%Y", "%Y%m%d", "%y%m%d", "%Y%m%d%H", "%Y%j"])
+@pytest.mark.parametrize("first", [1, 10])
+def test_a_time_format_applies_to_digits(tmp_path: Path, form: str, time: Any, first: int) -> None:
+    """With and without zeros before the first digit. Before, such times were numbers."""
+    times = days(40, datetime(2020, 1, first))
+    text = table([day.strftime(form) for day in times])
+    chunk = read(tmp_path, text, time_format=form, time=time)
+    assert chunk.order is not None
+    assert chunk.order.tolist() == times
+    assert chunk.style.time_formats == (form,)
+
+
+def test_a_time_format_applies_to_integers_of_a_parquet_file(tmp_path: Path) -> None:
+    numbers = [int(day.strftime("%Y%m%d")) for day in days(28)]
+    values = {"t": numbers, "n": [int(f"2020{k + 101:04}") for k in range(28)]}
+    pq.write_table(pa.table(values), tmp_path / "t.parquet")
+    chunk = read_all(tmp_path / "t.parquet", ReadOptions(time=("t",), time_format="%Y%m%d"))
+    assert chunk.order is not None
+    assert chunk.order.tolist() == days(28)
+    assert chunk.points.features == ("n",)
+
+
+def test_other_columns_of_digits_are_no_times(tmp_path: Path) -> None:
+    text = table([f"{1990 + k},{2001 + k * k}" for k in range(9)], "year,price,x")
+    for keys in ({"time": ("year",)}, {"features": ("price", "x")}):
+        chunk = read(tmp_path, text, time_format="%Y", **keys)
+        assert chunk.order is not None
+        assert chunk.order[-1] == np.datetime64("1998-01-01")
+        assert chunk.points.features == ("price", "x")
+
+
+def test_cells_of_a_wide_table_are_no_times(tmp_path: Path) -> None:
+    text = "id,x_1,x_2\n" + "".join(
+        f"{name},{2001 + k},{1990 + k}\n" for k, name in enumerate("abc")
+    )
+    assert read(tmp_path, text, time_format="%Y").points.of(0)[:, 0].tolist() == [2001, 1990]
+
+
+def test_numbers_without_the_time_format_are_an_error(tmp_path: Path) -> None:
+    text = table(["20200130", "20200131", "20200132"])
+    with pytest.raises(DataError, match=r"line 4, column 't' contains '20200132', .*'%Y%m%d'"):
+        read(tmp_path, text, time_format="%Y%m%d")
