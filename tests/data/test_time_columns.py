@@ -63,6 +63,35 @@ def test_other_columns_of_digits_are_no_times(tmp_path: Path) -> None:
         assert chunk.points.features == ("price", "x")
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(("form", "last"), [("%Y%m%d", "2020-02-28"), ("%Y%m", "2021-12-01")])
+def test_even_digits_are_dates_if_those_of_the_training_were(
+    tmp_path: Path, ending: str, form: str, last: str
+) -> None:
+    """Before, 20200230 followed a month of February."""
+    trained = (
+        days(60)
+        if form == "%Y%m%d"
+        else [datetime(2020 + k // 12, k % 12 + 1, 1) for k in range(24)]
+    )
+    new = trained[31:59] if form == "%Y%m%d" else trained[12:]
+
+    def read_as(times: list[datetime], **keys: Any) -> Chunk:
+        numbers = [int(time.strftime(form)) for time in times]
+        path = tmp_path / f"t.{ending}"
+        if ending == "csv":
+            path.write_text(table(list(map(str, numbers))))
+        else:
+            pq.write_table(pa.table({"t": numbers, "x": np.arange(len(times)) + 0.5}), path)
+        return read_all(path, ReadOptions(**keys))
+
+    first = read_as(trained)
+    assert first.roles is not None
+    order = read_as(new, roles=first.roles).order
+    assert order is not None
+    assert order[-1] == np.datetime64(last)
+
+
 def test_cells_of_a_wide_table_are_no_times(tmp_path: Path) -> None:
     text = "id,x_1,x_2\n" + "".join(
         f"{name},{2001 + k},{1990 + k}\n" for k, name in enumerate("abc")

@@ -25,8 +25,10 @@ def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
     numbers = [roles.columns[name] for name in (*roles.features, *names)]
     decimal = "," if any(c.kind == "number" and c.decimal == "," for c in numbers) else "."
     formats: tuple[str, ...] = ()
-    if roles.time is not None and roles.time.is_date and table.is_text:
-        formats = _formats(table, [roles.columns[name] for name in names])
+    if roles.time is not None and roles.time.is_date:
+        columns = [roles.columns[name] for name in names]
+        if table.is_text or [column.kind for column in columns] == ["number"]:
+            formats = _formats(table, columns)
     return ColumnRoles(
         LONG_LAYOUT, roles.series, names, roles.features, roles.ignored, formats, table.delimiter,
         decimal,
