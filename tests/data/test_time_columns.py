@@ -103,3 +103,76 @@ def test_numbers_without_the_time_format_are_an_error(tmp_path: Path) -> None:
     text = table(["20200130", "20200131", "20200132"])
     with pytest.raises(DataError, match=r"line 4, column 't' contains '20200132', .*'%Y%m%d'"):
         read(tmp_path, text, time_format="%Y%m%d")
+
+
+def test_numbers_in_place_of_another_unit_are_an_error(tmp_path: Path) -> None:
+    """Before, quarters and weeks were months, and seconds were left out."""
+    rows = [f"{2000 + k // 4},{k % 4 + 1},{k}" for k in range(12)]
+    for unit in ("quarter", "week", "Day", "minutes"):
+        text = "\n".join([f"year,{unit},x", *rows]) + "\n"
+        with pytest.raises(DataError, match=rf"'{unit}' .*the place of the month"):
+            read(tmp_path, text, time=("year", unit))
+    text = "\n".join(["year,month,x", *rows]) + "\n"
+    assert read(tmp_path, text, time=("year", "month")).order is not None
+    with pytest.raises(DataError, match=r"'month' .*the place of the year"):
+        read(tmp_path, text, time=("month", "year"))
+    text = "\n".join(["date,minute,x", *(f"2020-01-{k + 1:02},{k},{k}" for k in range(9))]) + "\n"
+    with pytest.raises(DataError, match=r"'minute' .*the place of the hour"):
+        read(tmp_path, text, time=("date", "minute"))
+
+
+def test_seconds_are_the_last_part_of_a_time(tmp_path: Path) -> None:
+    times = [START + timedelta(seconds=20 * k) for k in range(200)]
+    names = ("year", "month", "day", "hour", "minute", "second")
+    rows = [time.strftime("%Y,%m,%d,%H,%M,%S") for time in times]
+    chunk = read(tmp_path, table(rows, ",".join(names) + ",x"), time=names)
+    assert chunk.order is not None
+    assert chunk.order.tolist() == times
+    assert chunk.style.time_formats == ("%Y", "%m", "%d", "%H", "%M", "%S")
+    with pytest.raises(DataError, match="at most 6 columns"):
+        read(tmp_path, table(rows, ",".join(names) + ",x"), time=(*names, "x"))
+
+
+@pytest.mark.parametrize(
+    ("form", "found"),
+    [("%Y%m%d,%H", ("%Y%m%d", "%H")), ("%Y%m%d,%H:%M", ("%Y%m%d", "%H:%M")),
+     ("%Y%m%d,%H,%M", ("%Y%m%d", "%H", "%M")), ("%d.%m.%Y,%H,%M", ("%d.%m.%Y", "%H", "%M"))],
+)  # fmt: skip
+def test_a_date_without_dashes_and_an_hour_are_one_time(
+    tmp_path: Path, form: str, found: tuple[str, ...]
+) -> None:
+    times = [START + timedelta(hours=k) for k in range(60)]
+    names = ("date", "clock", "more")[: form.count(",") + 1]
+    text = table([time.strftime(form) for time in times], ",".join([*names, "x"]))
+    chunk = read(tmp_path, text, time=names)
+    assert chunk.order is not None
+    assert chunk.order.tolist() == times
+    assert chunk.style.time_formats == found
+
+
+def test_a_time_of_day_of_a_parquet_file_follows_a_date(tmp_path: Path) -> None:
+    times = [START + timedelta(minutes=30 * k) for k in range(60)]
+    columns = {"d": [t.date() for t in times], "h": [t.time() for t in times], "x": list(range(60))}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    chunk = read_all(tmp_path / "t.parquet", ReadOptions(time=("d", "h")))
+    assert chunk.order is not None
+    assert chunk.order.tolist() == times
+
+
+def test_words_among_parts_of_a_date_are_named(tmp_path: Path) -> None:
+    text = table([f"20{k},01:00" for k in range(10, 20)], "year,hour,x")
+    with pytest.raises(DataError, match=r"line 2, column 'month' contains '01:00', not a number"):
+        read(tmp_path, text.replace("hour", "month"), time=("year", "month"))
+
+
+@pytest.mark.parametrize(
+    ("form", "minutes"), [("%Y%m%d%H", 60), ("%Y%m%d%H%M", 10), ("%Y%m%d%H%M%S", 10)]
+)
+def test_digits_of_dates_and_times_are_dates(tmp_path: Path, form: str, minutes: int) -> None:
+    """Before, the hours 24 to 99 of each day were missing rows."""
+    times = [START + timedelta(minutes=minutes * k) for k in range(200)]
+    chunk = read(tmp_path, table([time.strftime(form) for time in times]))
+    assert chunk.order is not None
+    assert chunk.order.tolist() == times
+    assert chunk.style.time_formats == (form,)
+    assert "'t' is read as dates without dashes" in chunk.notes

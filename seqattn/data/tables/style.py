@@ -11,12 +11,13 @@ from seqattn.data.column_roles import LONG_LAYOUT, ColumnRoles
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.data.tables.time_columns import DIGITS_OF_DATES
 
 _ISO = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}(?:([T ])\d{1,2}:\d{2}(:\d{2}(?:([.,])\d{1,9})?)?)?"
     r"( ?(?:Z|UTC|[+-]\d{2}(?::?\d{2})?))?"
 )
-_UNIT_FORMATS = ("%Y", "%m", "%d", "%H", "%M")
+_UNIT_FORMATS = ("%Y", "%m", "%d", "%H", "%M", "%S")
 
 
 def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
@@ -42,15 +43,17 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
         str(table.one(f"SELECT {c.text} FROM {ROWS} ORDER BY {ROW} LIMIT 1")[0]) for c in columns
     ]
     first, *others = zip(columns, words, strict=True)
-    if others and first[0].kind == "number":
+    if others and first[0].kind == "number" and not _date_format(*first):
         found = [_part_format(form, word) for form, word in zip(_UNIT_FORMATS, words, strict=False)]
     else:
         of_times = ["%H:%M:%S" if word.count(":") > 1 else "%H:%M" for _, word in others]
         found = [
             _date_format(*first),
             *(
-                _part_format("%H", word) if column.kind == "number" else form
-                for (column, word), form in zip(others, of_times, strict=True)
+                _part_format(unit, word) if column.kind == "number" else form
+                for (column, word), form, unit in zip(
+                    others, of_times, _UNIT_FORMATS[3:], strict=False
+                )
             ),
         ]
     return tuple(found) if all(found) else ()
@@ -65,7 +68,8 @@ def _date_format(column: Column, word: str) -> str:
     """Return the format of a column of dates, or "" if the format is unknown."""
     if column.kind == "number":
         digits = word.removesuffix(".0")
-        return {8: "%Y%m%d", 6: "%Y%m"}.get(len(digits), "")
+        forms = {len(str(first)): form for form, (first, _) in DIGITS_OF_DATES.items()}
+        return forms.get(len(digits), "")
     if column.formats == ("quarters",):
         return f"%Y{word[4:-1]}%q"
     if column.formats:
