@@ -236,25 +236,3 @@ class Spacing(NamedTuple):
         return self.step_after(
             np.repeat(np.arange(N), steps), np.repeat(last, steps), count
         ).reshape(N, steps)  # fmt: skip
-
-
-def as_dashed_date(order: NDArray[Any]) -> str | None:
-    """Return the first time as an ISO date if all times look like dates without dashes.
-
-    Such times are integers that represent days (YYYYMMDD) or months (YYYYMM) from 1900 to 2099. For
-    other times, return None.
-    """
-    if order.dtype.kind == "M" or not len(order) or not (order == np.round(order)).all():
-        return None
-    steps = np.unique(np.asarray(order, dtype=np.int64))
-    months = steps[0] >= 190_001 and steps[-1] <= 209_912
-    if not months and not (steps[0] >= 19_000_101 and steps[-1] <= 20_991_231):
-        return None
-    days = steps * 100 + 1 if months else steps
-    texts = [f"{day // 10_000}-{day // 100 % 100:02}-{day % 100:02}" for day in days.tolist()]
-    try:
-        np.array(texts, dtype="datetime64[D]")
-    except ValueError:
-        return None
-    first = int(order[0]) * 100 + 1 if months else int(order[0])
-    return f"{first // 10_000}-{first // 100 % 100:02}-{first % 100:02}"
