@@ -50,13 +50,17 @@ def load_file_dataset(config: OwnFile) -> Splits:
         DataError: if the files cannot be used as the config specifies.
         StorageError: if the cache cannot be written or read.
     """
-    read = _read_parts(config)
+    read, empty = list[Series](), list[str]()
+    for part in _read_parts(config):
+        with_rows, names = part.without_empty()
+        read.append(with_rows)
+        empty += names
     if len(read) == 1:
         spans, short = split_series(read[0], config)
         series = read * 3
     else:
         spans, short, series = [Spans.of_series(one) for one in read], [], read
-    left_out = LeftOut(too_short=short)
+    left_out = LeftOut(too_short=[*empty, *short])
     few = sum(map(len, spans)) <= MAX_LISTED_SERIES
     split = tuple(_split_rows(series, spans)) if few else ()
     notes = [f"{one.name}: {note}" for one in read for note in one.notes]

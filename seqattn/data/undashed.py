@@ -74,4 +74,4 @@ def _gained_evenness(numbers: Integers, times: NDArray[np.datetime64]) -> int:
 def _iso(time: np.datetime64, unit: str) -> str:
     """Return a time as text with the given precision, and with a day."""
     precision = "D" if unit == "M" else "m" if unit == "h" else unit
-    return str(np.datetime_as_string(time, unit=precision)).replace("T", " ")
+    return str(time.astype(f"datetime64[{precision}]")).replace("T", " ")
