@@ -17,7 +17,7 @@ from seqattn.data.files import (
 )
 from seqattn.data.paths import file_series_names
 from seqattn.data.setting_names import setting
-from seqattn.errors import DataError, NoRows
+from seqattn.errors import DataError, NoRows, counted
 
 
 class FileReader:
@@ -34,9 +34,20 @@ class FileReader:
         self.called = dict(zip(files, file_series_names(path, files), strict=True))
         self.infers_decimal = options.decimal == "auto"
         self.first: Chunk | None = None
+        self.without_rows = dict[str, None]()
 
-    def chunks(self) -> Iterator[tuple[Path, Chunk]]:
-        """Yield pairs (file, chunk) in order.
+    @property
+    def notes(self) -> list[str]:
+        """A list with a note on the files without rows among the files that were read. The list is
+        empty if there are no such files."""
+        if not self.without_rows:
+            return []
+        names, n = list(self.without_rows), len(self.without_rows)
+        shown = ", ".join(names[:5]) + (", ..." if n > 5 else "")
+        return [f"{counted(n, 'file')} without rows {'is' if n == 1 else 'are'} left out: {shown}"]
+
+    def chunks(self) -> Iterator[tuple[str, Chunk]]:
+        """Yield pairs (name of the file, chunk) in order.
 
         Raises:
             DataError: if a file differs from the first file in its features, in the type of its
@@ -48,7 +59,7 @@ class FileReader:
                     self._set_layout(chunk)
                 assert self.first is not None
                 self._check_like_first(file, chunk, self.first)
-                yield file, self._with_unique_names(file, chunk)
+                yield str(file), self._with_unique_names(file, chunk)
 
     def _check_like_first(self, file: Path, chunk: Chunk, first: Chunk) -> None:
         if chunk.points.features != first.points.features:
@@ -89,6 +100,7 @@ class FileReader:
         except NoRows:
             if len(self.files) == 1:
                 raise
+            self.without_rows[str(file)] = None
 
     def _set_layout(self, chunk: Chunk) -> None:
         self.first = chunk

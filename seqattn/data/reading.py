@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +13,12 @@ from seqattn.data.cache import is_large, load_cached
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.file_reader import FileReader
 from seqattn.data.files import (
+    Chunk,
     ReadOptions,
     SeenIds,
     read_all,
 )
+from seqattn.data.intervals import IntervalCounts
 from seqattn.data.merging import merge_series
 from seqattn.data.paths import file_series_names
 from seqattn.data.regularize import regularize
@@ -90,30 +92,65 @@ def _fill_store(
 ) -> dict[str, str]:
     """Add all series of the files to a store, and return the SHA-256 digest of each file by file
     name."""
-    read, seen, straddles = FileReader(path, files, options), SeenIds(), False
-    for file, chunk in read.chunks():
+    reader = FileReader(path, files, options)
+    if not _add_chunks(store, reader.chunks, config):
+        store.clear()
+        with store.sibling() as raw:
+            for file, chunk in reader.chunks():
+                raw.add(Series(file, chunk.ids, chunk.points, chunk.order, None, chunk.groups,
+                               notes=chunk.notes, roles=chunk.roles))  # fmt: skip
+            merged = raw.finish(path)
+            _add_chunks(store, lambda: ((path, one) for one in merge_series(merged, path)), config)
+    if store.first is None:
+        raise DataError(f"{path}: has no rows.")
+    store.notes |= dict.fromkeys(reader.notes)
+    return {str(file): file_digest(file) for file in files}
+
+
+def _add_chunks(
+    store: SeriesStore, chunks: Callable[[], Iterator[tuple[str, Chunk]]], config: OwnFile
+) -> bool:
+    """Add series to a store. Return False if a series has rows in several chunks, so that the
+    series must be merged first.
+
+    Args:
+        store: the store, which must be empty.
+        chunks: function that returns an iterator over pairs (name of the file, chunk). The function
+            is called again if series with one or two rows need the step interval of later chunks.
+        config: the data section of the config.
+
+    Raises:
+        DataError: if the config rejects a missing row or an empty cell, or if a series has rows in
+            several chunks but no times.
+    """
+    seen, intervals = SeenIds(), IntervalCounts()
+    error: DataError | None = None
+    for name, chunk in chunks():
         repeated = seen.find_repeat(chunk.ids)
         if repeated is not None:
             if chunk.order is None:
                 raise DataError(
-                    f"{file}: its series {repeated!r} also has rows in another file, and there"
+                    f"{name}: its series {repeated!r} also has rows in another file, and there"
                     " is no time column, so the order of the rows is unknown. Name the time"
                     " column (data.time), or give each series a unique name."
                 )
-            straddles = True
-            break
-        store.add(regularize(chunk, str(file), config, infer_spacing(chunk)))
-    if straddles:
+            return False
+        spacing = infer_spacing(chunk)
+        if spacing is not None:
+            intervals.add(chunk.points.lengths, spacing)
+        if error is None:
+            try:
+                store.add(regularize(chunk, name, config, spacing))
+            except DataError as refused:  # a later file may contain the missing rows
+                error = refused
+    if intervals.differs_in_chunks:
         store.clear()
-        with store.sibling() as raw:
-            for file, chunk in read.chunks():
-                raw.add(Series(str(file), chunk.ids, chunk.points, chunk.order, None, chunk.groups,
-                               roles=chunk.roles))  # fmt: skip
-            for chunk in merge_series(raw.finish(path), path):
-                store.add(regularize(chunk, path, config, infer_spacing(chunk)))
-    if store.first is None:
-        raise DataError(f"{path}: has no rows.")
-    return {str(file): file_digest(file) for file in files}
+        for name, chunk in chunks():
+            spacing = infer_spacing(chunk, assumed=intervals.common)
+            store.add(regularize(chunk, name, config, spacing))
+    elif error is not None:
+        raise error
+    return True
 
 
 def file_digest(file: Path) -> str:

@@ -158,16 +158,19 @@ class Spans:
         return cls(series_index, starts[series_index], lengths[series_index])
 
 
-def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | None:
+def infer_spacing(
+    chunk: Chunk, trained: Frequency | None = None, assumed: tuple[int, float] | None = None
+) -> Spacing | None:
     """Infer the step interval of each sequence, or return None if the chunk has no times.
 
     Args:
         chunk: the sequences.
         trained: step interval of the sequences that a model was trained on, as in `Spacing.infer`.
+        assumed: step interval of short sequences, as in `Spacing.infer`.
     """
     if chunk.order is None:
         return None
-    return Spacing.infer(chunk.order, chunk.points.offsets, trained)
+    return Spacing.infer(chunk.order, chunk.points.offsets, trained, assumed)
 
 
 def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:

@@ -105,8 +105,9 @@ class Spacing(NamedTuple):
 
     @classmethod
     def infer(
-        cls, order: NDArray[Any], offsets: Integers, trained: Frequency | None = None
-    ) -> Self:
+        cls, order: NDArray[Any], offsets: Integers, trained: Frequency | None = None,
+        assumed: tuple[int, float] | None = None,
+    ) -> Self:  # fmt: skip
         """Infer the step interval of each sequence from its times.
 
         For each sequence, the grid with the fewest missing rows is chosen. The interval is the
@@ -122,10 +123,13 @@ class Spacing(NamedTuple):
             trained: step interval of the sequences that a model was trained on, or None to infer
                 the intervals. A trained interval is used for all sequences to which its unit
                 applies.
+            assumed: unit and step of the interval that sequences of one or two rows take, or None
+                for the most frequent interval of the longer sequences.
         """
         rows = StepRows.of(order, offsets)
         step = rows.constant_step()
-        if step is not None and trained in (None, Frequency("number", step)):
+        is_expected = assumed in (None, (NUMBER, step))
+        if step is not None and is_expected and trained in (None, Frequency("number", step)):
             return cls.uniform(len(offsets) - 1, Frequency("number", step))
         fits = rows.fits()
         unit, steps = rows.choose_grid(fits)
@@ -136,7 +140,7 @@ class Spacing(NamedTuple):
                 applies &= rows.is_whole
             unit, steps = np.where(applies, kind, unit), np.where(applies, trained.step, steps)
         else:
-            unit, steps = rows.assume_most_frequent(unit, steps)
+            unit, steps = rows.assume_most_frequent(unit, steps, assumed)
         day = rows.day
         if trained is not None and trained.day and rows.is_date:
             day = np.where(rows.is_on_day(trained.day), trained.day, day)
