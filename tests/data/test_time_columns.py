@@ -150,6 +150,13 @@ def test_a_date_without_dashes_and_an_hour_are_one_time(
     assert chunk.style.time_formats == found
 
 
+@pytest.mark.parametrize(("hour", "form"), [("0", "%-H"), ("00", "%H"), ("5", "%-H")])
+def test_a_zero_alone_is_no_leading_zero(tmp_path: Path, hour: str, form: str) -> None:
+    rows = [f"2020-01-{k:02},{hour}" for k in range(1, 9)]
+    chunk = read(tmp_path, table(rows, "date,hour,x"), time=("date", "hour"))
+    assert chunk.style.time_formats == ("%Y-%m-%d", form)
+
+
 def test_a_time_of_day_of_a_parquet_file_follows_a_date(tmp_path: Path) -> None:
     times = [START + timedelta(minutes=30 * k) for k in range(60)]
     columns = {"d": [t.date() for t in times], "h": [t.time() for t in times], "x": list(range(60))}

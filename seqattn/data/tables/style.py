@@ -61,7 +61,8 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
 
 def _part_format(form: str, word: str) -> str:
     """Return the format of a part of a date, with a leading zero only if `word` has one."""
-    return form if form == "%Y" or word.startswith("0") else f"%-{form[1]}"
+    is_padded = word.startswith("0") and len(word) > 1
+    return form if form == "%Y" or is_padded else f"%-{form[1]}"
 
 
 def _date_format(column: Column, word: str) -> str:
