@@ -37,8 +37,9 @@ class ColumnRoles:
         time: names of the columns with the time; empty if there are none.
         features: names of the numeric feature columns.
         ignored: the reason for leaving out each ignored column, by column name.
-        time_formats: `strftime` format of each time column of a text file; empty if the times are
-            not dates or if their format is unknown.
+        time_formats: `strftime` format of each time column of a text file, or of a single column of
+            integers such as 20011229; empty if the times are not dates or if their format is
+            unknown.
         delimiter: the delimiter of a text file, or None for other files.
         decimal: the decimal mark of a text file.
     """

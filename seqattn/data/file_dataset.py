@@ -50,13 +50,13 @@ def load_file_dataset(config: OwnFile) -> Splits:
         DataError: if the files cannot be used as the config specifies.
         StorageError: if the cache cannot be written or read.
     """
-    read = _read_parts(config)
+    read, empty = _leave_out_empty(_read_parts(config))
     if len(read) == 1:
         spans, short = split_series(read[0], config)
         series = read * 3
     else:
         spans, short, series = [Spans.of_series(one) for one in read], [], read
-    left_out = LeftOut(too_short=short)
+    left_out = LeftOut(too_short=[*empty, *short])
     few = sum(map(len, spans)) <= MAX_LISTED_SERIES
     split = tuple(_split_rows(series, spans)) if few else ()
     notes = [f"{one.name}: {note}" for one in read for note in one.notes]
@@ -86,6 +86,13 @@ def load_file_dataset(config: OwnFile) -> Splits:
         frequency=spans[0].frequency(series[0]),
         in_sample=in_sample, fitted_on=fitted_on, roles=series[0].roles, units=units,
     )  # fmt: skip
+
+
+def _leave_out_empty(read: Sequence[Series]) -> tuple[list[Series], list[str]]:
+    """Return the series of each path without the series that have no rows, and the names of
+    these."""
+    found = [one.without_empty() for one in read]
+    return [series for series, _ in found], [name for _, names in found for name in names]
 
 
 def _cut_parts(

@@ -211,16 +211,19 @@ class StepRows(NamedTuple):
         counted = (unit == UNKNOWN) & self.is_whole & np.isfinite(fits[plain].step)
         return np.where(counted, plain, unit), np.where(counted, fits[plain].step, step)
 
-    def assume_most_frequent(self, unit: Integers, step: Floats) -> tuple[Integers, Floats]:
+    def assume_most_frequent(
+        self, unit: Integers, step: Floats, assumed: tuple[int, float] | None = None
+    ) -> tuple[Integers, Floats]:
         """Return the units and steps of all sequences. A sequence with one or two rows gets the
-        most frequent interval of the longer sequences if its rows fit this interval."""
+        most frequent interval of the longer sequences if its rows fit this interval. If the unit
+        and step `assumed` are given, they take the place of the most frequent interval."""
         lengths = np.diff(self.offsets)
         if (lengths > 2).all():
             return unit, step
         settled = (lengths > 2) & (unit != UNKNOWN)
-        if not settled.any():
+        if assumed is None and not settled.any():
             return unit, step
-        frequent, common, _ = most_frequent(unit[settled], step[settled])[0]
+        frequent, common = assumed or most_frequent(unit[settled], step[settled])[0][:2]
         distances = self.distances(frequent)
         assert distances is not None
         ratio = np.append(np.where(self.inner, distances / common, 1), 1)

@@ -22,7 +22,8 @@ from seqattn.data.series import (
     has_separate_columns,
     keep_last_rows,
 )
-from seqattn.data.spacing import Spacing, as_dashed_date
+from seqattn.data.spacing import Spacing
+from seqattn.data.undashed import as_dashed_date
 from seqattn.errors import DataError, counted
 
 OR_SET = ", or set data.missing to drop_sequence or interpolate."
@@ -106,14 +107,15 @@ class _Regularizer:
 
     def _check_for_undashed_dates(self, at: int) -> None:
         assert self.chunk.order is not None
-        date = as_dashed_date(self.chunk.order)
-        if date is not None:
+        found = as_dashed_date(self.chunk.order)
+        if found is not None:
+            kind, written = found
             first, second = self.chunk.order[at : at + 2]
             one, other = step_text(first), step_text(second)
             raise DataError(
-                f"{self.name}: steps such as {step_text(self.chunk.order[0])} look like dates"
-                f" written without dashes, and as numbers {one} and {other} are"
-                f" {step_text(second - first)} apart. Write them as {date}, or set data.time to"
+                f"{self.name}: steps such as {step_text(self.chunk.order[0])} look like {kind},"
+                f" and as numbers {one} and {other} are {step_text(second - first)} apart. Write"
+                f" them as {written}, or set data.time to"
                 " null to take rows in order."
             )
 

@@ -14,6 +14,7 @@ from seqattn.data.files.chunk import Chunk, Ragged, Where, to_offsets
 from seqattn.data.files.steps import step_text
 from seqattn.data.sequences import Integers
 from seqattn.data.spacing import Frequency, Spacing
+from seqattn.errors import DataError
 
 
 @dataclass(eq=False)
@@ -66,14 +67,34 @@ class Series:
         """Return the series that are not left out."""
         if self.dropped is None or not self.dropped.any():
             return self
-        indices = np.flatnonzero(~self.dropped)
-        rows = np.flatnonzero(np.repeat(~self.dropped, self.points.lengths))
+        return replace(self._select(~self.dropped), dropped=None)
+
+    def without_empty(self) -> tuple[Series, list[str]]:
+        """Return the series that have rows, and the names of the other series. If the file has
+        separate targets, return all series.
+
+        Raises:
+            DataError: if no series has rows.
+        """
+        has_rows = self.points.lengths > 0
+        if self.target is not None or has_rows.all():
+            return self, []
+        if not has_rows.any():
+            raise DataError(f"{self.name}: no sequence has a value.")
+        empty = [self.ids[int(k)] for k in np.flatnonzero(~has_rows)]
+        return self._select(has_rows), empty
+
+    def _select(self, keep: NDArray[np.bool_]) -> Series:
+        """Return the series for which `keep` (N,) is True."""
+        indices = np.flatnonzero(keep)
+        rows = np.flatnonzero(np.repeat(keep, self.points.lengths))
         return replace(
             self, ids=tuple(self.ids[int(k)] for k in indices), points=self.points.select(indices),
             order=None if self.order is None else self.order[rows],
             spacing=None if self.spacing is None else self.spacing.select(indices),
             groups=None if self.groups is None else tuple(self.groups[int(k)] for k in indices),
-            target=None if self.target is None else self.target.select(indices), dropped=None,
+            target=None if self.target is None else self.target.select(indices),
+            dropped=None if self.dropped is None else self.dropped[indices],
         )  # fmt: skip
 
     @property
@@ -137,16 +158,19 @@ class Spans:
         return cls(series_index, starts[series_index], lengths[series_index])
 
 
-def infer_spacing(chunk: Chunk, trained: Frequency | None = None) -> Spacing | None:
+def infer_spacing(
+    chunk: Chunk, trained: Frequency | None = None, assumed: tuple[int, float] | None = None
+) -> Spacing | None:
     """Infer the step interval of each sequence, or return None if the chunk has no times.
 
     Args:
         chunk: the sequences.
         trained: step interval of the sequences that a model was trained on, as in `Spacing.infer`.
+        assumed: step interval of short sequences, as in `Spacing.infer`.
     """
     if chunk.order is None:
         return None
-    return Spacing.infer(chunk.order, chunk.points.offsets, trained)
+    return Spacing.infer(chunk.order, chunk.points.offsets, trained, assumed)
 
 
 def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:

@@ -105,8 +105,9 @@ class Spacing(NamedTuple):
 
     @classmethod
     def infer(
-        cls, order: NDArray[Any], offsets: Integers, trained: Frequency | None = None
-    ) -> Self:
+        cls, order: NDArray[Any], offsets: Integers, trained: Frequency | None = None,
+        assumed: tuple[int, float] | None = None,
+    ) -> Self:  # fmt: skip
         """Infer the step interval of each sequence from its times.
 
         For each sequence, the grid with the fewest missing rows is chosen. The interval is the
@@ -122,10 +123,13 @@ class Spacing(NamedTuple):
             trained: step interval of the sequences that a model was trained on, or None to infer
                 the intervals. A trained interval is used for all sequences to which its unit
                 applies.
+            assumed: unit and step of the interval that sequences of one or two rows take, or None
+                for the most frequent interval of the longer sequences.
         """
         rows = StepRows.of(order, offsets)
         step = rows.constant_step()
-        if step is not None and trained in (None, Frequency("number", step)):
+        is_expected = assumed in (None, (NUMBER, step))
+        if step is not None and is_expected and trained in (None, Frequency("number", step)):
             return cls.uniform(len(offsets) - 1, Frequency("number", step))
         fits = rows.fits()
         unit, steps = rows.choose_grid(fits)
@@ -136,7 +140,7 @@ class Spacing(NamedTuple):
                 applies &= rows.is_whole
             unit, steps = np.where(applies, kind, unit), np.where(applies, trained.step, steps)
         else:
-            unit, steps = rows.assume_most_frequent(unit, steps)
+            unit, steps = rows.assume_most_frequent(unit, steps, assumed)
         day = rows.day
         if trained is not None and trained.day and rows.is_date:
             day = np.where(rows.is_on_day(trained.day), trained.day, day)
@@ -236,25 +240,3 @@ class Spacing(NamedTuple):
         return self.step_after(
             np.repeat(np.arange(N), steps), np.repeat(last, steps), count
         ).reshape(N, steps)  # fmt: skip
-
-
-def as_dashed_date(order: NDArray[Any]) -> str | None:
-    """Return the first time as an ISO date if all times look like dates without dashes.
-
-    Such times are integers that represent days (YYYYMMDD) or months (YYYYMM) from 1900 to 2099. For
-    other times, return None.
-    """
-    if order.dtype.kind == "M" or not len(order) or not (order == np.round(order)).all():
-        return None
-    steps = np.unique(np.asarray(order, dtype=np.int64))
-    months = steps[0] >= 190_001 and steps[-1] <= 209_912
-    if not months and not (steps[0] >= 19_000_101 and steps[-1] <= 20_991_231):
-        return None
-    days = steps * 100 + 1 if months else steps
-    texts = [f"{day // 10_000}-{day // 100 % 100:02}-{day % 100:02}" for day in days.tolist()]
-    try:
-        np.array(texts, dtype="datetime64[D]")
-    except ValueError:
-        return None
-    first = int(order[0]) * 100 + 1 if months else int(order[0])
-    return f"{first // 10_000}-{first // 100 % 100:02}-{first % 100:02}"

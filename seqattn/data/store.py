@@ -21,8 +21,9 @@ from seqattn.data.series import Series
 from seqattn.data.spacing import Spacing
 
 META = "meta.json"
-VERSION = 2
-"""Version of the folder layout. Folders of other versions are not read."""
+VERSION = 3
+"""Version of the folder layout and of the reading of files. Folders of other versions are not
+read."""
 
 
 class PackedNames(collections.abc.Sequence[str]):

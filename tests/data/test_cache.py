@@ -146,7 +146,7 @@ def test_a_second_start_opens_no_source_file(
         raise AssertionError("a source file is read")
 
     monkeypatch.setattr(builtins, "open", watched)
-    monkeypatch.setattr("seqattn.data.reading.read_chunks", forbidden)
+    monkeypatch.setattr("seqattn.data.file_reader.read_chunks", forbidden)
     monkeypatch.setattr("seqattn.data.reading.file_digest", forbidden)
     second = load_data(config(folder))
     assert_same(second, first)

@@ -270,6 +270,27 @@ def test_rows_that_lack_are_missing(tmp_path: Path) -> None:
     assert np.array_equal(every["s4"][:, 1], [20, np.nan, 40, 50], equal_nan=True)
 
 
+@pytest.mark.parametrize("keys", [{}, {"split": {"by": "time"}}, {"validation_path": "v.csv"}])
+def test_an_empty_last_row_of_a_wide_table_is_too_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: Any
+) -> None:
+    """Before, the time of its first row was that of no row."""
+    monkeypatch.chdir(tmp_path)
+    head = "id,2020-01-01,2020-01-02,2020-01-03\n"
+    rows = "".join(f"a{k},{k},{k + 1},{k + 2}\n" for k in range(9))
+    Path("w.csv").write_text(f"{head}{rows}z,,,\n")
+    if "validation_path" in keys:
+        Path("v.csv").write_text(f"{head}b,1,2,3\nq,,,\n")
+        Path("t.csv").write_text(f"{head}c,1,3,3\n")
+        keys = {**keys, "test_path": "t.csv"}
+    described = {"path": "w.csv", "series": "id", "source_length": 2, **keys}
+    splits = load_data(OwnFile.model_validate(described))
+    names = [name for part in (splits.train, splits.validation, splits.test) for name in part.ids]
+    assert len(names) == (11 if "test_path" in keys else 9)
+    assert "z" not in names
+    assert "too short to be cut into source and target: z" in " ".join(splits.notes)
+
+
 @pytest.mark.parametrize("missing", ["refuse", "interpolate"])
 def test_days_without_dashes_are_no_numbers(tmp_path: Path, missing: str) -> None:
     """From 20210131 to 20210201 is a day; to fill 69 rows between would be silently wrong."""

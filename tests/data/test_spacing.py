@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from seqattn.config import OwnFile
 from seqattn.data import Splits, load_data
 from seqattn.data.files.writing import ForecastSteps
 from seqattn.data.spacing import Frequency, Spacing
+from seqattn.data.undashed import as_dashed_date
 from seqattn.errors import DataError
 from tests.conftest import Ended
 
@@ -372,3 +374,39 @@ def test_a_time_that_comes_again_in_a_file_further_on_is_refused(tmp_path: Path)
         }), tmp_path / f"part-{k}.parquet")  # fmt: skip
     with pytest.raises(DataError, match="the series 'a' has two rows of 3 in its files"):
         load_data(OwnFile.model_validate({"path": str(tmp_path), "target_length": 1}))
+
+
+@pytest.mark.parametrize(
+    ("form", "size", "n", "written"),
+    [("%y%m%d", timedelta(days=1), 100, "2020-01-30"),
+     ("%H%M", timedelta(minutes=10), 140, "2001-01-01 00:10"),
+     ("%Y%m%d%H", timedelta(hours=1), 60, "2020-01-30 01:00"),
+     ("%Y%m%d%H%M", timedelta(minutes=10), 60, "2020-01-30 00:10"),
+     ("%Y%m%d%H%M%S", timedelta(seconds=10), 60, "2020-01-30 00:00:10"),
+     ("%Y%m", timedelta(days=31), 30, "2020-03-01")],
+)  # fmt: skip
+def test_digits_of_times_are_no_numbers_with_gaps(
+    tmp_path: Path, form: str, size: timedelta, n: int, written: str
+) -> None:
+    times = [datetime(2020, 1, 30) + size * k for k in range(n)]
+    steps = np.array([int(time.strftime(form)) for time in times], dtype=np.float64)
+    if form != "%y%m%d":
+        steps = steps[1:]
+    found = as_dashed_date(steps)
+    assert found is not None
+    assert found[1] == written
+    if form in ("%y%m%d", "%H%M"):
+        rows = "\n".join(f"{step:.0f},{k % 3}" for k, step in enumerate(steps))
+        (tmp_path / "d.csv").write_text(f"t,x\n{rows}\n")
+        config = OwnFile.model_validate({
+            "path": str(tmp_path / "d.csv"), "time": "t", "window": {"source": 2, "target": 1},
+            "missing": "interpolate",
+        })  # fmt: skip
+        with pytest.raises(DataError, match=f"look like .* Write them as {written}"):
+            load_data(config)
+
+
+def test_numbers_with_gaps_are_no_dates() -> None:
+    for steps in ([0, 1, 2, 5, 6, 9], [200113, 200114, 200117, 200119], [10, 20, 30, 110, 120],
+                  [20200229, 20200230, 20200302], [2020010124, 2020010200], [1.5, 2, 5]):  # fmt: skip
+        assert as_dashed_date(np.array(steps, dtype=np.float64)) is None

@@ -14,7 +14,7 @@ from seqattn.data.tables.connection import literal
 from seqattn.data.tables.header import is_like_value
 from seqattn.data.tables.numerals import UNIT, find_numeral
 from seqattn.data.tables.table import ROWS, Table
-from seqattn.data.tables.time_formats import find_time_column
+from seqattn.data.tables.time_formats import find_formatted_time, find_time_column
 
 SPACES = " \t\u00a0"
 """Characters that are stripped from cells."""
@@ -52,8 +52,8 @@ def _plain_number_columns(
     table: Table, names: Sequence[str], options: ReadOptions
 ) -> dict[str, Column]:
     """Return the text columns in which all cells except NULL can be cast to finite numbers, by
-    name. A sample is checked first, then all rows. If the options contain a decimal comma or
-    `na_values`, the result is empty."""
+    name. A sample is checked first, then all rows. Columns of times in the format that the user set
+    are left out. If the options contain a decimal comma or `na_values`, the result is empty."""
     if options.decimal == "," or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}
@@ -75,6 +75,7 @@ def _plain_number_columns(
     return {
         name: Column(name, "number", f"TRY_CAST({cell} AS DOUBLE)", trimmed(cell))
         for name, cell in known.items()
+        if find_formatted_time(table, name, cell, options) is None
     }
 
 
@@ -143,6 +144,10 @@ def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | Non
             return Column(name, "words", text, text, note=note)
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
     if NUMBERS.fullmatch(kind):
+        if "INT" in kind or kind.endswith(",0)"):
+            time = find_formatted_time(table, name, text, options)
+            if time is not None:
+                return time
         return Column(name, "number", _number_sql(table, cell, options), text)
     if kind.strip('"') == "NULL":
         return Column(name, "empty", "CAST(NULL AS DOUBLE)", "CAST(NULL AS VARCHAR)")

@@ -82,7 +82,7 @@ def _check_date_parts(facts: TableFacts, unassigned: Sequence[str]) -> None:
         AmbiguousData: if year, month and possibly smaller units have separate columns.
     """
     found = []
-    for unit in ("year", "month", "day", "hour", "minute"):
+    for unit in ("year", "month", "day", "hour", "minute", "second"):
         name = next((n for n in unassigned if fold_name(n) == unit and facts.is_integer(n)), None)
         if name is None:
             break

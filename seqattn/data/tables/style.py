@@ -11,12 +11,13 @@ from seqattn.data.column_roles import LONG_LAYOUT, ColumnRoles
 from seqattn.data.tables.column import Column
 from seqattn.data.tables.roles import LongLayout
 from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.data.tables.time_columns import DIGITS_OF_DATES
 
 _ISO = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}(?:([T ])\d{1,2}:\d{2}(:\d{2}(?:([.,])\d{1,9})?)?)?"
     r"( ?(?:Z|UTC|[+-]\d{2}(?::?\d{2})?))?"
 )
-_UNIT_FORMATS = ("%Y", "%m", "%d", "%H", "%M")
+_UNIT_FORMATS = ("%Y", "%m", "%d", "%H", "%M", "%S")
 
 
 def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
@@ -25,8 +26,10 @@ def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
     numbers = [roles.columns[name] for name in (*roles.features, *names)]
     decimal = "," if any(c.kind == "number" and c.decimal == "," for c in numbers) else "."
     formats: tuple[str, ...] = ()
-    if roles.time is not None and roles.time.is_date and table.is_text:
-        formats = _formats(table, [roles.columns[name] for name in names])
+    if roles.time is not None and roles.time.is_date:
+        columns = [roles.columns[name] for name in names]
+        if table.is_text or [column.kind for column in columns] == ["number"]:
+            formats = _formats(table, columns)
     return ColumnRoles(
         LONG_LAYOUT, roles.series, names, roles.features, roles.ignored, formats, table.delimiter,
         decimal,
@@ -40,15 +43,17 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
         str(table.one(f"SELECT {c.text} FROM {ROWS} ORDER BY {ROW} LIMIT 1")[0]) for c in columns
     ]
     first, *others = zip(columns, words, strict=True)
-    if others and first[0].kind == "number":
+    if others and first[0].kind == "number" and not _date_format(*first):
         found = [_part_format(form, word) for form, word in zip(_UNIT_FORMATS, words, strict=False)]
     else:
         of_times = ["%H:%M:%S" if word.count(":") > 1 else "%H:%M" for _, word in others]
         found = [
             _date_format(*first),
             *(
-                _part_format("%H", word) if column.kind == "number" else form
-                for (column, word), form in zip(others, of_times, strict=True)
+                _part_format(unit, word) if column.kind == "number" else form
+                for (column, word), form, unit in zip(
+                    others, of_times, _UNIT_FORMATS[3:], strict=False
+                )
             ),
         ]
     return tuple(found) if all(found) else ()
@@ -56,14 +61,16 @@ def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:
 
 def _part_format(form: str, word: str) -> str:
     """Return the format of a part of a date, with a leading zero only if `word` has one."""
-    return form if form == "%Y" or word.startswith("0") else f"%-{form[1]}"
+    is_padded = word.startswith("0") and len(word) > 1
+    return form if form == "%Y" or is_padded else f"%-{form[1]}"
 
 
 def _date_format(column: Column, word: str) -> str:
     """Return the format of a column of dates, or "" if the format is unknown."""
     if column.kind == "number":
         digits = word.removesuffix(".0")
-        return {8: "%Y%m%d", 6: "%Y%m"}.get(len(digits), "")
+        forms = {len(str(first)): form for form, (first, _) in DIGITS_OF_DATES.items()}
+        return forms.get(len(digits), "")
     if column.formats == ("quarters",):
         return f"%Y{word[4:-1]}%q"
     if column.formats:

@@ -9,9 +9,22 @@ from seqattn.data.files.columns import join_names
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.checks import check_cells, first_non_number
-from seqattn.data.tables.column import Column
+from seqattn.data.tables.column import Column, bad_cells
+from seqattn.data.tables.connection import literal
+from seqattn.data.tables.names import fold_name
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData, DataError
+
+UNITS = ("year", "month", "day", "hour", "minute", "second")
+"""The units of several time columns, in the order of the columns."""
+DIGITS_OF_DATES = {
+    "%Y%m": (190_001, 209_912),
+    "%Y%m%d": (19_000_101, 20_991_231),
+    "%Y%m%d%H": (1_900_010_100, 2_099_123_123),
+    "%Y%m%d%H%M": (190_001_010_000, 209_912_312_359),
+    "%Y%m%d%H%M%S": (19_000_101_000_000, 20_991_231_235_959),
+}
+"""The first and the last number of each format of dates without dashes."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,8 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
 
     Raises:
         AmbiguousData: if the order of day and month is ambiguous, or if a cell is invalid.
-        DataError: if the column contains words or an empty cell.
+        DataError: if the column contains words or an empty cell, or if a number does not have the
+            format that the user set.
     """
     if len(column.formats) > 1:
         (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
@@ -57,11 +71,31 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
     note = f"times in {column.name!r} are read and written as UTC" if column.zone else ""
     if column.kind == "time":
         return TimeColumn((column.name,), column.sql, True, note)
-    digits = _digits_of_dates(table, column)
+    digits = _digits_of_dates(table, column, options)
     if digits is not None:
         return TimeColumn((column.name,), digits, True,
                           f"{column.name!r} is read as dates without dashes")  # fmt: skip
+    if options.time_format is not None:
+        _check_format(table, column, options.time_format)
     return TimeColumn((column.name,), column.sql, False, note)
+
+
+def _check_format(table: Table, column: Column, time_format: str) -> None:
+    """Check that the numbers of a column have the time format that the user set.
+
+    Raises:
+        DataError: if a number does not have the format.
+    """
+    sql = f"try_strptime({column.text}, {literal(time_format)})"
+    count, row = bad_cells(table, column.text, sql)
+    if not count:
+        return
+    (word,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
+    raise DataError(
+        f"{table.name}: {table.line(row)}, column {column.name!r} contains {word!r}, which is no"
+        f" time of the format {time_format!r} ({setting('time_format')}). Correct the cell or the"
+        " format, or leave the format out."
+    )
 
 
 def check_filled(table: Table, name: str, sql: str) -> None:
@@ -81,11 +115,21 @@ def check_filled(table: Table, name: str, sql: str) -> None:
         )
 
 
-def _digits_of_dates(table: Table, column: Column) -> str | None:
-    """Return SQL that reads integers such as 20011229 or 200112 as dates.
+def _digits_of_dates(
+    table: Table, column: Column, options: ReadOptions, *, is_date: bool = False
+) -> str | None:
+    """Return SQL that reads integers such as 20011229, 200112 or 2001122923 as dates.
 
-    Return None if some values are not such dates from 1900 to 2099, or if the difference between
-    consecutive values is constant.
+    Return None if some values are not such dates from 1900 to 2099. If neither the user nor the
+    training table indicates such dates, also return None if the difference between consecutive
+    values is constant.
+
+    Args:
+        table: the rows.
+        column: a column of numbers.
+        options: the options for reading the table.
+        is_date: whether only dates with a day and without a time of day are read, even if the
+            difference is constant.
     """
     value = column.sql
     low, high, fraction = table.one(
@@ -94,21 +138,25 @@ def _digits_of_dates(table: Table, column: Column) -> str | None:
     )
     if fraction or low is None:
         return None
-    days = low >= 19_000_101 and high <= 20_991_231
-    months = low >= 190_001 and high <= 209_912
-    if not (days or months):
+    forms = DIGITS_OF_DATES.items()
+    form = next((form for form, (least, most) in forms if least <= low and high <= most), None)
+    if form is None or (is_date and form != "%Y%m%d"):
         return None
+    known = (options.time_format, *(() if options.roles is None else options.roles.time_formats))
+    if not is_date and form not in known and _has_constant_steps(table, value):
+        return None
+    digits = f"CAST(CAST({value} AS BIGINT) AS VARCHAR)"
+    sql = f"CAST(try_strptime({digits}, {literal(form)}) AS TIMESTAMP)"
+    wrong = table.one(f"SELECT count(*) FILTER ({sql} IS NULL) FROM {ROWS}")[0]
+    return None if wrong else f"({sql})"
+
+
+def _has_constant_steps(table: Table, value: str) -> bool:
     (steps,) = table.one(
         f"SELECT count(DISTINCT v - before) FROM (SELECT {value} AS v, lag({value}) OVER (ORDER BY"
         f" {ROW}) AS before FROM {ROWS})"
     )
-    if steps < 2:
-        return None
-    digits = f"CAST(CAST({value} AS BIGINT) AS VARCHAR)"
-    form = "'%Y%m%d'" if days else "'%Y%m'"
-    sql = f"CAST(try_strptime({digits}, {form}) AS TIMESTAMP)"
-    wrong = table.one(f"SELECT count(*) FILTER ({sql} IS NULL) FROM {ROWS}")[0]
-    return None if wrong else f"({sql})"
+    return bool(steps < 2)
 
 
 def combine_time_columns(
@@ -118,25 +166,28 @@ def combine_time_columns(
     and so on, or a date and then an hour or a time of day. Hour 24 is hour 0 of the next day.
 
     Raises:
-        DataError: if the cells of a row do not form a valid time: a cell is empty or cannot be
-            read, a part is not a whole number, or there is no such month, day or hour.
+        DataError: if there are too many columns, if a column has the name of another unit than the
+            unit at its place, or if the cells of a row do not form a valid time: a cell is empty or
+            cannot be read, a part is not a whole number, or there is no such month, day or hour.
     """
     names = tuple(column.name for column in columns)
     first, *others = columns
-    if first.kind == "time":
-        sql = to_time_column(table, first, options).sql
-        for column in others:
-            sql = f"({sql} + {_hours_sql(column)})"
+    date, note = _date_sql(table, first, options)
+    if date is not None:
+        _check_units(table, names[1:], UNITS[3:])
+        times = [_clock_sql(table, column, unit)
+                 for column, unit in zip(others, UNITS[3:], strict=False)]  # fmt: skip
     else:
-        integers = [f"CAST({_whole_sql(column)} AS BIGINT)" for column in columns]
-        parts = [*integers, *["1", "1", "0", "0"][len(integers) - 1 :], "0"]
-        year, month, day, hour, minute = parts[:5]
+        _check_units(table, names, UNITS)
+        for column in columns:
+            if column.kind in ("words", "time"):
+                word = first_non_number(table, column, options)
+                raise DataError(f"{table.name}: {word}. Correct the cell, or leave the column out.")
+        year, month, day = [*(_integer_sql(column) for column in columns[:3]), "1"][:3]
         date = f"try_strptime(printf('%04d-%02d-%02d', {year}, {month}, {day}), '%Y-%m-%d')"
-        times = [
-            f"{unit}(CAST(CASE WHEN {part} BETWEEN 0 AND {largest} THEN {part} END AS INTEGER))"
-            for unit, part, largest in (("to_hours", hour, 24), ("to_minutes", minute, 59))
-        ]
-        sql = f"({' + '.join([date, *times])})"
+        times = [_span_sql(column, unit)
+                 for column, unit in zip(columns[3:], UNITS[3:], strict=False)]  # fmt: skip
+    sql = f"({' + '.join([date, *times])})"
     (row,) = table.one(f"SELECT min({ROW}) FROM {ROWS} WHERE ({sql}) IS NULL")
     if row is not None:
         raise DataError(
@@ -144,20 +195,59 @@ def combine_time_columns(
             " A cell must not be empty, the year, month, day and hour must be whole numbers, and"
             " the hour must be at most 24. Correct the row, or remove it."
         )
-    return TimeColumn(names, sql, True)
+    return TimeColumn(names, sql, True, note)
 
 
-def _whole_sql(column: Column) -> str:
+def _date_sql(table: Table, column: Column, options: ReadOptions) -> tuple[str | None, str]:
+    """Return SQL for the dates in the first of several time columns, and a note for the user. The
+    SQL is None if the column contains the year."""
+    if column.kind in ("time", "words"):
+        date = to_time_column(table, column, options)
+        return date.sql, date.note
+    return _digits_of_dates(table, column, options, is_date=True), ""
+
+
+def _check_units(table: Table, names: Sequence[str], units: Sequence[str]) -> None:
+    """Check that columns do not have the name of another unit than the unit at their place.
+
+    Raises:
+        DataError: if there are more columns than units, or if a name is that of another unit.
+    """
+    if len(names) > len(units):
+        raise DataError(
+            f"{table.name}: the {len(names)} columns {join_names(names)} are too many for one time,"
+            f" which has at most {len(units)} columns ({join_names(units)}). Correct"
+            f" {setting('time')}."
+        )
+    for name, unit in zip(names, units, strict=False):
+        if fold_name(name).removesuffix("s") in {*UNITS, "quarter", "week"} - {unit}:
+            raise DataError(
+                f"{table.name}: column {name!r} is at the place of the {unit} in {setting('time')}."
+                " Several time columns must be the year, month, day, hour, minute and second in"
+                " this order, or a date and then the hour, minute and second. Correct the order, or"
+                " write the times in one column, such as 2001-12-29 or 2001-Q4."
+            )
+
+
+def _integer_sql(column: Column) -> str:
     """Return SQL that gives the whole numbers of a column, and NULL for other numbers."""
-    return f"(CASE WHEN {column.sql} = floor({column.sql}) THEN {column.sql} END)"
+    return f"CAST(CASE WHEN {column.sql} = floor({column.sql}) THEN {column.sql} END AS BIGINT)"
 
 
-def _hours_sql(column: Column) -> str:
-    """Return SQL that gives the time since the beginning of the day. The column contains hours, or
-    times of day such as 01:30. The SQL gives NULL for other cells."""
-    if column.kind == "number":
-        hours = _whole_sql(column)
-        return f"to_hours(CAST(CASE WHEN {hours} BETWEEN 0 AND 24 THEN {hours} END AS INTEGER))"
+def _span_sql(column: Column, unit: str) -> str:
+    """Return SQL that gives a number of hours, minutes or seconds as a time span, and NULL for a
+    number that no day, hour or minute has."""
+    number, largest = _integer_sql(column), 24 if unit == "hour" else 59
+    part = f"CASE WHEN {number} BETWEEN 0 AND {largest} THEN {number} END"
+    return f"to_{unit}s(CAST({part} AS INTEGER))"
+
+
+def _clock_sql(table: Table, column: Column, unit: str) -> str:
+    """Return SQL that gives the numbers of a column as time spans, or the time since the beginning
+    of the day for a column with times of day such as 01:30. The SQL gives NULL for other cells."""
+    is_time_of_day = table.types[table.header.index(column.name)].startswith("TIME")
+    if column.kind == "number" and not is_time_of_day:
+        return _span_sql(column, unit)
     return (
         f"((DATE '1970-01-01' + TRY_CAST({column.text} AS TIME)) - TIMESTAMP '1970-01-01 00:00:00')"
     )

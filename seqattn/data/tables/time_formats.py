@@ -47,6 +47,32 @@ def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) 
     return None
 
 
+def find_formatted_time(table: Table, name: str, text: str, options: ReadOptions) -> Column | None:
+    """Convert a column of numbers to times if the user set a time format.
+
+    Return None if the options contain no time format, if the column has another role, or if a cell
+    does not have the format.
+
+    Args:
+        table: the rows.
+        name: name of the column.
+        text: SQL expression for the cells as text.
+        options: the options for reading the table.
+    """
+    if options.time_format is None or options.time is None:
+        return None
+    if options.time == "auto":
+        series = () if options.series == "auto" else options.series
+        assigned = {*series, *options.one_hot, *(options.features or ()), options.group}
+        if name in assigned:
+            return None
+    elif name not in options.time:
+        return None
+    (n,) = table.one(f"SELECT count({text}) FROM {ROWS}")
+    found = find_time_column(table, Column(name, "words", text, text), n, options) if n else None
+    return None if found is None or found.bad[0] else found
+
+
 def _time_candidates(
     words: Column, sample: Sequence[str], options: ReadOptions
 ) -> Iterator[Column]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def _cell_columns(table: Table, wide: WideLayout, options: ReadOptions) -> dict[
         AmbiguousData: if a feature of a training table contains a number such as -999 that is far
             from its other values.
     """
-    columns = infer_columns(table, options, wide.cells)
+    columns = infer_columns(table, replace(options, time=None), wide.cells)  # numbers, no times
     for column in columns.values():
         check_cells(table, column)
         if column.kind in ("words", "time"):
