@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.errors import DataError
@@ -23,6 +23,29 @@ MAX_SHOWN = 60
 def is_comment(line: str, comment: str) -> bool:
     """Return whether a line begins with the comment prefix."""
     return bool(comment) and line.lstrip().startswith(comment)
+
+
+def without_comments(
+    lines: Iterable[str], comment: str, delimiter: str
+) -> Iterator[tuple[int, str]]:
+    """Yield pairs (line index, line) of the lines that are not comments. A line that begins inside
+    a quoted cell is not a comment."""
+    in_quotes = False
+    for at, line in enumerate(lines):
+        if in_quotes or not is_comment(line, comment):
+            if '"' in line:
+                in_quotes = _ends_in_quotes(f'"{line}' if in_quotes else line, delimiter)
+            yield at, line
+
+
+def _ends_in_quotes(line: str, delimiter: str) -> bool:
+    """Return whether a quoted cell continues on the next line."""
+    text = line.rstrip("\r\n") + "\n"  # the reader keeps the line end only in quotes
+    try:
+        cells = next(csv.reader([text], delimiter=delimiter, skipinitialspace=delimiter == " "))
+    except csv.Error:  # a cell is too long; the database describes this error
+        return False
+    return cells[-1].endswith("\n")
 
 
 def is_like_value(cell: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from typing import BinaryIO
 from seqattn.data.files.columns import shorten
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.setting_names import setting
-from seqattn.data.tables.connection import read_first_lines
+from seqattn.data.tables.connection import read_lines
 from seqattn.data.tables.header import (
     MAX_SHOWN,
     column_letters,
@@ -29,6 +30,7 @@ from seqattn.data.tables.header import (
     is_comment,
     is_header,
     requested_names,
+    without_comments,
 )
 from seqattn.errors import DataError
 
@@ -49,7 +51,7 @@ class TextFormat:
         comment: prefix of comment lines, or "" if there are no comments.
         skip: number of lines before the header, or before the first row of values if there is no
             header or the header lacks a name.
-        comments: number of comments among the skipped lines.
+        skips_quotes: whether the skipped lines contain quotes.
         header: names of the columns.
         has_header: whether the row after the skipped lines is the header.
         notes: notes for the user.
@@ -59,7 +61,7 @@ class TextFormat:
     delimiter: str
     comment: str
     skip: int
-    comments: int
+    skips_quotes: bool
     header: tuple[str, ...]
     has_header: bool
     notes: tuple[str, ...] = ()
@@ -98,21 +100,22 @@ class TextFormat:
         rows = rows[_first_row([row for _, row in rows], width) :]
         first = rows[0][0]
         before = lines[:first]
-        comments = sum(is_comment(line, comment) for line in before)
+        quotes = any('"' in line for line in before)
         notes += _skipped_line_notes(before, comment, is_skipped=first > skip)
         cells = tuple(cell.strip() for cell in rows[0][1])
         if len(cells) < width:
-            header = complete_header(cells, rows, name)
-            return cls(encoding, separator, comment, first + 1, comments, header, False, notes)
+            header, skip = complete_header(cells, rows, name), rows[1][0]
+            quotes |= skip > first + 1  # the header may contain a line break
+            return cls(encoding, separator, comment, skip, quotes, header, False, notes)
         if _has_header(cells, [row for _, row in rows[1:200]], options):
-            return cls(encoding, separator, comment, first, comments, cells, True, notes)
+            return cls(encoding, separator, comment, first, quotes, cells, True, notes)
         header = commented_header(before, comment, separator, len(cells))
         if header:
             notes += ("the header is in a comment",)
         else:
             header = tuple(map(column_letters, range(len(cells))))
             notes += (f"there is no header, so columns are called {header[0]} to {header[-1]}",)
-        return cls(encoding, separator, comment, first, comments, header, False, notes)
+        return cls(encoding, separator, comment, first, quotes, header, False, notes)
 
 
 def _decode_lines(head: bytes, encoding: str, name: str) -> list[str]:
@@ -124,7 +127,7 @@ def _decode_lines(head: bytes, encoding: str, name: str) -> list[str]:
     text = head.decode(encoding, errors="replace").removeprefix("\ufeff")
     if not text.strip():
         raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
-    lines = text.splitlines()
+    lines = re.split("\r\n|\r|\n", text.removesuffix("\n").removesuffix("\r"))
     is_cut = len(head) >= HEAD_BYTES and len(lines) > 1
     return lines[:-1] if is_cut else lines
 
@@ -158,7 +161,7 @@ def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], options: Re
 def _read_head(path: Path, options: ReadOptions) -> bytes:
     """Return the first bytes of a file, decompressed if the file is compressed."""
     if path.suffix.lower() == ".zst":
-        return "\n".join(read_first_lines(path, 2000)).encode()[:HEAD_BYTES]
+        return "\n".join(itertools.islice(read_lines(path), 2000)).encode()[:HEAD_BYTES]
     opened: BinaryIO
     with path.open("rb") as opened:
         if path.suffix.lower() != ".gz":
@@ -215,9 +218,7 @@ def _detect_comment(lines: Sequence[str]) -> str:
 
 def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[int, list[str]]]:
     """Yield pairs (line index, cells) of rows up to the first invalid row."""
-    at_rows = [
-        at for at, line in enumerate(lines) if line.strip() and not is_comment(line, comment)
-    ]
+    at_rows = [at for at, line in without_comments(lines, comment, delimiter) if line.strip()]
     is_spaced = delimiter == " "
     text = (f"{lines[at].strip() if is_spaced else lines[at]}\n" for at in at_rows)
     reader = csv.reader(text, delimiter=delimiter, skipinitialspace=is_spaced)
