@@ -11,7 +11,7 @@ from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.column import MIN_MATCHING_SHARE, NA_VALUES, Column, bad_cells
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.header import is_like_value
-from seqattn.data.tables.numerals import UNIT, find_numeral
+from seqattn.data.tables.numerals import UNIT, ambiguous_point, find_numeral
 from seqattn.data.tables.table import ROWS, Table
 from seqattn.data.tables.time_formats import find_time_column
 
@@ -46,9 +46,9 @@ def _plain_number_columns(
     table: Table, names: Sequence[str], options: ReadOptions
 ) -> dict[str, Column]:
     """Return the text columns in which all cells except NULL can be cast to finite numbers, by
-    name. A sample is checked first, then all rows. If the options contain a decimal comma or
-    `na_values`, the result is empty."""
-    if options.decimal == "," or options.na_values:
+    name. A sample is checked first, then all rows. Columns with ambiguous points are left out. If
+    the options contain a decimal comma, thousands points or `na_values`, the result is empty."""
+    if options.decimal == "," or options.thousands == "." or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}
     for rows in (f"(SELECT * FROM {ROWS} LIMIT {SAMPLE_ROWS})", ROWS):
@@ -69,6 +69,7 @@ def _plain_number_columns(
     return {
         name: Column(name, "number", f"TRY_CAST({cell} AS DOUBLE)", cell)
         for name, cell in known.items()
+        if not ambiguous_point(table, cell, options)
     }
 
 
@@ -234,8 +235,18 @@ def _unify_decimals(
     table: Table, columns: dict[str, Column], options: ReadOptions
 ) -> dict[str, Column]:
     """If one column certainly has decimal commas, read the other columns with decimal commas where
-    possible. For example, 1.234 is then an integer with a thousands separator."""
+    possible. For example, 1.234 is then an integer with a thousands separator. Otherwise, if one
+    column certainly has decimal points, all points are decimal marks."""
+    points = [name for name, c in columns.items() if c.either and c.decimal == "."]
     sure = [c for c in columns.values() if c.kind == "number" and c.decimal == "," and not c.either]
+    if (
+        not sure
+        and points
+        and any(
+            _has_decimal_points(table, column) for column in columns.values() if not column.either
+        )
+    ):
+        return columns | {name: replace(columns[name], either="") for name in points}
     if not sure or options.decimal != "auto":
         return columns
     with_comma = replace(options, decimal=",")

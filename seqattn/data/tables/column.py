@@ -31,7 +31,8 @@ class Column:
         decimal: decimal mark in a text file.
         thousands: thousands separator in a text file, or "" for no separator.
         units: units of the numbers if the units differ. The column then contains words.
-        either: a cell with a comma that may be a decimal mark or a thousands separator, or "".
+        either: a cell with a comma or point that may be a decimal mark or a thousands separator, or
+            "".
         note: a note for the user.
     """
 
