@@ -117,3 +117,16 @@ def test_a_line_break_in_a_header_that_lacks_a_name(tmp_path: Path) -> None:
     rows = "".join(f'"{k}",{line}\n' for k, line in enumerate(TIMES.splitlines(), start=1))
     path.write_text(f'"t","y","x\n[m]"\n{rows}')
     assert values(path) == VALUES
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-16", "UTF16"])
+@pytest.mark.parametrize("order", ["le", "be"])
+@pytest.mark.parametrize("head", ['"t",y,x\n', "# log\nt,y,x\n", '"a\nb"\nt,y,x\n'])
+def test_both_byte_orders_of_utf_16(
+    tmp_path: Path, encoding: str | None, order: str, head: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(f"\ufeff{head}{TIMES}".encode(f"utf-16-{order}"))
+    read = read_all(path, ReadOptions(encoding=encoding))
+    assert read.points.values[:, -1].tolist() == VALUES
+    assert ("read as UTF-16" in read.notes) == (encoding is None)

@@ -180,18 +180,21 @@ def _detect_encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str,
         )
     if re.match(rb"\s*<(!doctype|html|\?xml)", head, re.IGNORECASE):
         raise DataError(f"{name}: is a web page (HTML or XML), not a table.")
+    is_big_endian = head.startswith(codecs.BOM_UTF16_BE)  # the database reads only little-endian
     if options.encoding is not None:
         try:
-            if codecs.lookup(options.encoding)._is_text_encoding:
-                return options.encoding, ()
+            codec = codecs.lookup(options.encoding)
+            if codec._is_text_encoding:
+                is_reversed = is_big_endian and codec.name == "utf-16"
+                return "utf-16be" if is_reversed else options.encoding, ()
         except (LookupError, ValueError):
             pass
         raise DataError(
             f"{name}: {options.encoding!r} is not a known encoding. Set data.encoding (in data"
             " check: --encoding) to utf-8, latin-1, cp1252, utf-16 or another."
         )
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16", ("read as UTF-16",)
+    if is_big_endian or head.startswith(codecs.BOM_UTF16_LE):
+        return "utf-16be" if is_big_endian else "utf-16", ("read as UTF-16",)
     if b"\0" in head:
         raise DataError(f"{name}: contains zero bytes, so it is not text.")
     try:
