@@ -1,0 +1,70 @@
+"""Formats of dates in text tables."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqattn.data.files import ReadOptions, read_all
+from seqattn.errors import AmbiguousData
+
+
+def days(count: int, first: str = "2020-01-01") -> list[datetime.date]:
+    start = datetime.date.fromisoformat(first)
+    return [start + datetime.timedelta(k) for k in range(count)]
+
+
+def months(count: int) -> list[datetime.date]:
+    return [datetime.date(2019 + k // 12, k % 12 + 1, 1) for k in range(count)]
+
+
+def written(path: Path, dates: list[str]) -> Path:
+    path.write_text("date,x\n" + "".join(f"{date},{k * k}\n" for k, date in enumerate(dates)))
+    return path
+
+
+def dates_of(path: Path, **options: Any) -> list[str]:
+    order = read_all(path, ReadOptions(**options)).order
+    assert order is not None
+    return [str(day) for day in order.astype("datetime64[D]")]
+
+
+@pytest.mark.parametrize(
+    ("dates", "form"),
+    [
+        (days(28), "%y/%m/%d"),
+        (days(28), "%y.%m.%d"),
+        (days(70), "%y/%m/%d"),
+        (months(12), "%y/%m/%d"),
+        ([datetime.date(2000 + k, 12, 31) for k in range(1, 20)], "%d.%m.%y"),
+    ],
+)
+def test_a_year_of_two_digits_may_come_first(
+    tmp_path: Path, dates: list[datetime.date], form: str
+) -> None:
+    path = written(tmp_path / "t.csv", [day.strftime(form) for day in dates])
+    with pytest.raises(AmbiguousData, match="begins with the year or not") as caught:
+        dates_of(path)
+    assert {"time_format": form} in caught.value.choices
+    assert dates_of(path, time_format=form) == [str(day) for day in dates]
+
+
+@pytest.mark.parametrize(
+    ("dates", "form"),
+    [
+        (days(28), "%d.%m.%y"),
+        (days(70), "%d/%m/%y"),
+        (days(70), "%m/%d/%y"),
+        (days(400), "%d.%m.%y"),
+        (months(36), "%d.%m.%y"),
+        (days(60, "1999-12-01"), "%y/%m/%d"),
+    ],
+)
+def test_other_dates_are_not_asked_about(
+    tmp_path: Path, dates: list[datetime.date], form: str
+) -> None:
+    path = written(tmp_path / "t.csv", [day.strftime(form) for day in dates])
+    assert dates_of(path) == [str(day) for day in dates]
