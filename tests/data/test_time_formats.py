@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seqattn.data.files import ReadOptions, read_all
+from seqattn.data.tables import connection
 from seqattn.errors import AmbiguousData
 
 
@@ -68,3 +70,35 @@ def test_other_dates_are_not_asked_about(
 ) -> None:
     path = written(tmp_path / "t.csv", [day.strftime(form) for day in dates])
     assert dates_of(path) == [str(day) for day in dates]
+
+
+@pytest.fixture
+def other_zone() -> Iterator[None]:
+    """The computer is in another time zone."""
+    database = connection._database()
+    (own,) = database.sql("SELECT current_setting('TimeZone')").fetchall()[0]
+    database.execute("SET GLOBAL TimeZone = 'Asia/Tokyo'")
+    yield
+    database.execute(f"SET GLOBAL TimeZone = '{own}'")
+
+
+@pytest.mark.usefixtures("other_zone")
+@pytest.mark.parametrize(
+    ("form", "zone", "utc", "hour"),
+    [
+        ("%d/%m/%Y %H:%M%z", "+0100", "+0000", 2),
+        ("%d/%m/%Y %H:%M %Z", " UTC", " UTC", 3),
+        ("%d/%m/%Y %H:%M %Z", " CET", " UTC", 2),
+        ("%d/%m/%Y %H:%M", "", "", 3),
+    ],
+)
+def test_times_of_a_format_with_a_zone_are_utc(
+    tmp_path: Path, form: str, zone: str, utc: str, hour: int
+) -> None:
+    path = written(tmp_path / "t.csv", [f"{day:02}/02/2020 03:00{zone}" for day in range(1, 20)])
+    read = read_all(path, ReadOptions(time_format=form))
+    assert read.order is not None
+    assert str(read.order[0].astype("datetime64[h]")) == f"2020-02-01T{hour:02}"
+    assert ("times in 'date' are read and written as UTC" in read.notes) == bool(zone)
+    first = read.order[0].astype("datetime64[us]").item()
+    assert first.strftime(read.style.time_formats[0]) == f"01/02/2020 {hour:02}:00{utc}"

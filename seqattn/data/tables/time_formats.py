@@ -57,8 +57,11 @@ def _time_candidates(
         return sum(bool(re.fullmatch(pattern, word)) for word in sample) >= enough
 
     if options.time_format is not None:
-        sql = f"CAST(try_strptime({text}, {literal(options.time_format)}) AS TIMESTAMP)"
-        yield replace(words, kind="time", sql=sql, formats=(options.time_format,))
+        form = options.time_format
+        zone = re.search("%[zZ]", form.replace("%%", "")) is not None
+        utc = " AT TIME ZONE 'UTC'" if zone else ""
+        sql = f"CAST(try_strptime({text}, {literal(form)}){utc} AS TIMESTAMP)"
+        yield replace(words, kind="time", sql=sql, formats=(form,), zone=zone)
         return
     if fits(ISO):
         cast = f"TRY_CAST(replace({text}, ',', '.') AS TIMESTAMP)"
