@@ -102,3 +102,15 @@ def test_times_of_a_format_with_a_zone_are_utc(
     assert ("times in 'date' are read and written as UTC" in read.notes) == bool(zone)
     first = read.order[0].astype("datetime64[us]").item()
     assert first.strftime(read.style.time_formats[0]) == f"01/02/2020 {hour:02}:00{utc}"
+
+
+@pytest.mark.parametrize("form", ["%m/%Y", "%m-%Y"])
+def test_months_before_years_are_dates(tmp_path: Path, form: str) -> None:
+    dates = [day.strftime(form) for day in months(30)]
+    expected = [str(day) for day in months(30)]
+    path = written(tmp_path / "long.csv", dates[::-1])
+    assert dates_of(path) == expected
+    path.write_text(path.read_text().partition("\n")[2])
+    assert dates_of(path) == expected
+    path.write_text(f"place,{','.join(dates)}\n" + f"a{',1.5' * 30}\nb{',2.5' * 30}\n")
+    assert dates_of(path) == expected * 2

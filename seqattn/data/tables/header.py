@@ -11,7 +11,10 @@ from seqattn.data.files.options import ReadOptions
 from seqattn.errors import DataError
 
 NUMBER = re.compile(r"[+-]?(\d[\d.,' ]*|[.,]\d+)([eE][+-]?\d+)?\s?%?")
-DATE = re.compile(r"\d{1,4}[-/.](\d{1,2}|Q[1-4]|[A-Za-z]{3})([-/.]\d{1,4})?([ T]\d{1,2}:\d.*)?")
+DATE = re.compile(
+    r"\d{1,4}[-/.](\d{1,2}|Q[1-4]|[A-Za-z]{3})([-/.]\d{1,4})?([ T]\d{1,2}:\d.*)?"
+    r"|(0?[1-9]|1[0-2])[-/](19|20)\d{2}"
+)
 MONTH = re.compile(
     r"([A-Za-z]{3,9}[ -]\d{1,2},? ?\d{0,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
     r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
