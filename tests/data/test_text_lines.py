@@ -130,3 +130,17 @@ def test_both_byte_orders_of_utf_16(
     read = read_all(path, ReadOptions(encoding=encoding))
     assert read.points.values[:, -1].tolist() == VALUES
     assert ("read as UTF-16" in read.notes) == (encoding is None)
+
+
+def test_years_with_gaps_are_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("Country,2000,2005,2010,2020\nA,1,2,3,4\nB,2,3,4,2001\nC,3,4,5,6\n")
+    with pytest.raises(DataError, match="there is no column 'value' of step 2001"):
+        read_all(path, ReadOptions())
+    assert len(read_all(path, ReadOptions(layout="long")).points.values) == 3
+
+
+def test_rows_of_years_have_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("A,1900,1950,1970\nB,1901,1920,1990\nC,1850,1871,1890\n")
+    assert len(read_all(path, ReadOptions(layout="long")).points.values) == 3

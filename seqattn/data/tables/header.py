@@ -19,6 +19,7 @@ MONTH = re.compile(
     r"([A-Za-z]{3,9}[ -]\d{1,2},? ?\d{0,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
     r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
 )
+YEAR = re.compile(r"(1[5-9]|20)\d\d")
 MAX_SHOWN = 60
 """Maximum number of characters of a line that a message shows."""
 
@@ -83,7 +84,18 @@ def _are_steps(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequ
     if not names:
         return _is_arithmetic(values) and int(values[0]) in (0, 1)
     is_word_below = names[0] in {row[cells.index(names[0])] for row in below}
-    return not is_word_below and (_is_arithmetic(values) or _are_dates(values))
+    if is_word_below:
+        return False
+    return _is_arithmetic(values) or _are_dates(values) or _are_years(cells, values, below)
+
+
+def _are_years(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether the values in the first row are increasing years, which may have gaps, and
+    the rows below contain other numbers."""
+    rows = [values, *([row[cells.index(value)] for value in values] for row in below)]
+    are_years, *others = (all(map(YEAR.fullmatch, row)) for row in rows)
+    is_increasing = all(a < b for a, b in itertools.pairwise(values))
+    return are_years and len(values) > 1 and is_increasing and not all(others)
 
 
 def _are_dates(cells: Sequence[str]) -> bool:
