@@ -144,3 +144,16 @@ def test_rows_of_years_have_no_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("A,1900,1950,1970\nB,1901,1920,1990\nC,1850,1871,1890\n")
     assert len(read_all(path, ReadOptions(layout="long")).points.values) == 3
+
+
+@pytest.mark.parametrize("first", ["sep={}", '"sep={}"', "SEP={}"])
+@pytest.mark.parametrize("separator", [";", "\t", "^"])
+@pytest.mark.parametrize("rest", ["t;x\n", "# log\nt;x\n", "\nt;x\n"])
+def test_a_first_line_that_declares_the_separator(
+    tmp_path: Path, first: str, separator: str, rest: str
+) -> None:
+    path = tmp_path / "t.csv"
+    rows = "".join(f"{t};{x}\n" for t, x in enumerate(VALUES))
+    path.write_text(first.format(separator) + f"\n{rest}{rows}".replace(";", separator))
+    assert values(path) == VALUES
+    assert values(path, ReadOptions(skip_rows=1)) == VALUES

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seqattn.data.files import ReadOptions, read_all
-from seqattn.errors import AmbiguousData
+from seqattn.errors import AmbiguousData, DataError
 
 GERMAN = ["987", "995", "1.003", "1.010", "999", "1.020", "950", "948"]
 FIXED = ["1.250", "2.125", "3.750", "1.003", "7.010", "5.500", "2.001", "1.999"]
@@ -74,3 +74,10 @@ def test_another_column_answers_the_question(
     others = [other, *(f"{t}{other[1:]}" for t in (3, 9, 2, 7, 8, 1, 4))]
     path = written(tmp_path / "t.csv", ";", GERMAN, others)
     assert first_column(path) == numbers(GERMAN, are_thousands=are_thousands)
+
+
+def test_a_sign_after_a_number_is_no_unit(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.csv", ",", [f"{k}.5-" for k in range(8)], GERMAN)
+    assert read_all(path, ReadOptions(decimal=".")).points.features == ("y",)
+    with pytest.raises(DataError, match="column 'x' contains '0.5-', not a number"):
+        read_all(path, ReadOptions(decimal=".", features=("x",)))

@@ -18,8 +18,9 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 EXPONENT = r"([eE][+-]?\d+)?"
 SPACES = "[ \u00a0\u202f\u2009]"
 UNIT = re.compile(
-    r"([$€£¥]?)\s?([+-]?[\d.,' \u00a0\u202f]*\d[\d.,]*" + EXPONENT + r")\s?([^\d\s.,][^\d]*|)"
+    r"([$€£¥]?)\s?([+-]?[\d.,' \u00a0\u202f]*\d[\d.,]*" + EXPONENT + r")\s?([^\d\s.,+-][^\d]*|)"
 )
+"""Pattern of a number with an optional unit. A sign after the number is not a unit."""
 THOUSANDS = r"[+-]?(0|[1-9]\d{0,2}(\.\d{3})?)"
 """Pattern of a number whose point, if it has one, may be a thousands separator."""
 

@@ -38,6 +38,8 @@ csv.field_size_limit(2**25)  # more than the maximum line length
 HEAD_BYTES = 2**18
 """Number of bytes at the start of a file from which its format is detected."""
 DELIMITERS = (",", ";", "\t", "|")
+SEPARATOR_LINE = re.compile(r'"?sep=([^\w"])"?', re.IGNORECASE)
+"""Pattern of the first line of a file in which Excel declares the separator."""
 COMMENTS = ("#", "%", "//")
 
 
@@ -87,9 +89,13 @@ class TextFormat:
         """Detect the format from the first bytes of a file."""
         encoding, notes = _detect_encoding(head, name, options)
         lines = _decode_lines(head, encoding, name)
-        comment = options.comment if options.comment is not None else _detect_comment(lines)
-        skip = options.skip_rows
-        separator = options.delimiter or delimiter or _detect_delimiter(lines, comment, skip)
+        excel = SEPARATOR_LINE.fullmatch(lines[0])
+        skip = max(options.skip_rows, 1) if excel else options.skip_rows
+        comment = options.comment
+        if comment is None:
+            comment = _detect_comment(lines[1:] if excel else lines)
+        separator = options.delimiter or (excel[1] if excel else delimiter)
+        separator = separator or _detect_delimiter(lines, comment, skip)
         rows = [(at, row) for at, row in _rows(lines, separator, comment) if at >= skip]
         if not rows:
             raise DataError(
