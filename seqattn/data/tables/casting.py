@@ -237,17 +237,10 @@ def _unify_decimals(
     """If one column certainly has decimal commas, read the other columns with decimal commas where
     possible. For example, 1.234 is then an integer with a thousands separator. Otherwise, if one
     column certainly has decimal points, all points are decimal marks."""
-    points = [name for name, c in columns.items() if c.either and c.decimal == "."]
-    sure = [c for c in columns.values() if c.kind == "number" and c.decimal == "," and not c.either]
-    if (
-        not sure
-        and points
-        and any(
-            _has_decimal_points(table, column) for column in columns.values() if not column.either
-        )
-    ):
-        return columns | {name: replace(columns[name], either="") for name in points}
-    if not sure or options.decimal != "auto":
+    sure = [column for column in columns.values() if column.kind == "number" and not column.either]
+    if not any(column.decimal == "," for column in sure):
+        return _with_sure_points(table, columns, sure)
+    if options.decimal != "auto":
         return columns
     with_comma = replace(options, decimal=",")
     found = dict(columns)
@@ -257,6 +250,17 @@ def _unify_decimals(
             if column.either or (with_commas.kind == "number" and not with_commas.bad[0]):
                 found[name] = with_commas
     return found
+
+
+def _with_sure_points(
+    table: Table, columns: dict[str, Column], sure: Sequence[Column]
+) -> dict[str, Column]:
+    """Return the columns without ambiguous points if a column in `sure` has decimal points."""
+    points = {name: column for name, column in columns.items() if column.either}
+    points = {name: column for name, column in points.items() if column.decimal == "."}
+    if not points or not any(_has_decimal_points(table, column) for column in sure):
+        return columns
+    return columns | {name: replace(column, either="") for name, column in points.items()}
 
 
 def _has_decimal_points(table: Table, column: Column) -> bool:

@@ -167,7 +167,7 @@ def ambiguous_point(table: Table, text: str, options: ReadOptions) -> str:
     if GERMAN not in allowed_numerals(options):
         return ""
     example, fits, is_large = table.one(
-        f"SELECT any_value({text} ORDER BY {ROW}) FILTER (contains({text}, '.')),"
+        f"SELECT arg_min({text}, {ROW}) FILTER (contains({text}, '.')),"
         f" bool_and(regexp_full_match({text}, {literal(THOUSANDS)})),"
         f" bool_or(regexp_full_match({text}, '[+-]?[1-9][0-9]{{2}}')) FROM {ROWS}"
     )

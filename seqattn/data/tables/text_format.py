@@ -7,7 +7,6 @@ differ only in case.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import itertools
@@ -32,6 +31,7 @@ from seqattn.data.tables.header import (
     requested_names,
     without_comments,
 )
+from seqattn.data.tables.text_encoding import detect_encoding
 from seqattn.errors import DataError
 
 csv.field_size_limit(2**25)  # more than the maximum line length
@@ -87,15 +87,9 @@ class TextFormat:
         cls, head: bytes, name: str, options: ReadOptions, delimiter: str | None = None
     ) -> TextFormat:
         """Detect the format from the first bytes of a file."""
-        encoding, notes = _detect_encoding(head, name, options)
+        encoding, notes = detect_encoding(head, name, options, is_cut=len(head) >= HEAD_BYTES)
         lines = _decode_lines(head, encoding, name)
-        excel = SEPARATOR_LINE.fullmatch(lines[0])
-        skip = max(options.skip_rows, 1) if excel else options.skip_rows
-        comment = options.comment
-        if comment is None:
-            comment = _detect_comment(lines[1:] if excel else lines)
-        separator = options.delimiter or (excel[1] if excel else delimiter)
-        separator = separator or _detect_delimiter(lines, comment, skip)
+        separator, comment, skip = _detect_dialect(lines, options, delimiter)
         rows = [(at, row) for at, row in _rows(lines, separator, comment) if at >= skip]
         if not rows:
             raise DataError(
@@ -179,43 +173,18 @@ def _read_head(path: Path, options: ReadOptions) -> bytes:
             raise DataError(f"{path}: is a damaged gzip file ({error}).") from None
 
 
-def _detect_encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[str, ...]]:
-    if head.startswith(b"PK\x03\x04"):
-        raise DataError(
-            f"{name}: is a ZIP archive or an Excel workbook, not text. Save the sheet as CSV."
-        )
-    if re.match(rb"\s*<(!doctype|html|\?xml)", head, re.IGNORECASE):
-        raise DataError(f"{name}: is a web page (HTML or XML), not a table.")
-    is_big_endian = head.startswith(codecs.BOM_UTF16_BE)  # the database reads only little-endian
-    if options.encoding is not None:
-        try:
-            codec = codecs.lookup(options.encoding)
-            if codec._is_text_encoding:
-                is_reversed = is_big_endian and codec.name == "utf-16"
-                return "utf-16be" if is_reversed else options.encoding, ()
-        except (LookupError, ValueError):
-            pass
-        raise DataError(
-            f"{name}: {options.encoding!r} is not a known encoding. Set data.encoding (in data"
-            " check: --encoding) to utf-8, latin-1, cp1252, utf-16 or another."
-        )
-    if is_big_endian or head.startswith(codecs.BOM_UTF16_LE):
-        return "utf-16be" if is_big_endian else "utf-16", ("read as UTF-16",)
-    if b"\0" in head:
-        raise DataError(f"{name}: contains zero bytes, so it is not text.")
-    try:
-        head[:-4].decode() if len(head) >= HEAD_BYTES else head.decode()
-    except UnicodeDecodeError as error:
-        if any(byte < 9 or 13 < byte < 32 for byte in head[:4096]):
-            raise DataError(
-                f"{name}: byte {head[error.start]:#04x} is not UTF-8, and others are no text."
-            ) from None
-        windows = any(0x80 <= byte < 0xA0 for byte in head)
-        encoding, label = ("cp1252", "Windows-1252") if windows else ("latin-1", "Latin-1")
-        return encoding, (
-            f"not UTF-8, so read as {label}; another encoding is set with {setting('encoding')}",
-        )
-    return "utf-8", ()
+def _detect_dialect(
+    lines: Sequence[str], options: ReadOptions, delimiter: str | None
+) -> tuple[str, str, int]:
+    """Return the delimiter, the comment prefix and the number of lines to skip at least."""
+    declared, skip = SEPARATOR_LINE.fullmatch(lines[0]), options.skip_rows
+    if declared:
+        delimiter, skip = declared[1], max(skip, 1)
+    comment = options.comment
+    if comment is None:
+        comment = _detect_comment(lines[1:] if declared else lines)
+    found = options.delimiter or delimiter or _detect_delimiter(lines, comment, skip)
+    return found, comment, skip
 
 
 def _detect_comment(lines: Sequence[str]) -> str:
