@@ -23,7 +23,7 @@ def check_cells(table: Table, column: Column) -> None:
         raise AmbiguousData(
             f"{table.name}: column {column.name!r} contains numbers such as {column.either!r}. The"
             " point can be a thousands separator or a decimal mark. Set"
-            f" {setting('decimal', ',')} or {setting('decimal', '.')}.",
+            f" {setting('decimal', ',')} for thousands, or {setting('decimal', '.')} for decimals.",
             ({"decimal": ","}, {"decimal": "."}),
         )
     if column.either:
