@@ -12,7 +12,7 @@ from seqattn.data.files.sentinels import na_numbers
 from seqattn.data.tables.column import MIN_MATCHING_SHARE, NA_VALUES, Column, bad_cells
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.header import is_like_value
-from seqattn.data.tables.numerals import UNIT, find_numeral
+from seqattn.data.tables.numerals import UNIT, ambiguous_point, find_numeral
 from seqattn.data.tables.table import ROWS, Table
 from seqattn.data.tables.time_formats import find_formatted_time, find_time_column
 
@@ -53,8 +53,9 @@ def _plain_number_columns(
 ) -> dict[str, Column]:
     """Return the text columns in which all cells except NULL can be cast to finite numbers, by
     name. A sample is checked first, then all rows. Columns of times in the format that the user set
-    are left out. If the options contain a decimal comma or `na_values`, the result is empty."""
-    if options.decimal == "," or options.na_values:
+    and columns with ambiguous points are left out. If the options contain a decimal comma,
+    thousands points or `na_values`, the result is empty."""
+    if options.decimal == "," or options.thousands == "." or options.na_values:
         return {}
     known = {name: table.column(name) for name in names}
     for rows in (f"(SELECT * FROM {ROWS} LIMIT {SAMPLE_ROWS})", ROWS):
@@ -76,6 +77,7 @@ def _plain_number_columns(
         name: Column(name, "number", f"TRY_CAST({cell} AS DOUBLE)", trimmed(cell))
         for name, cell in known.items()
         if find_formatted_time(table, name, cell, options) is None
+        and not ambiguous_point(table, cell, options)
     }
 
 
@@ -239,9 +241,12 @@ def _unify_decimals(
     table: Table, columns: dict[str, Column], options: ReadOptions
 ) -> dict[str, Column]:
     """If one column certainly has decimal commas, read the other columns with decimal commas where
-    possible. For example, 1.234 is then an integer with a thousands separator."""
-    sure = [c for c in columns.values() if c.kind == "number" and c.decimal == "," and not c.either]
-    if not sure or options.decimal != "auto":
+    possible. For example, 1.234 is then an integer with a thousands separator. Otherwise, if one
+    column certainly has decimal points, all points are decimal marks."""
+    sure = [column for column in columns.values() if column.kind == "number" and not column.either]
+    if not any(column.decimal == "," for column in sure):
+        return _with_sure_points(table, columns, sure)
+    if options.decimal != "auto":
         return columns
     with_comma = replace(options, decimal=",")
     found = dict(columns)
@@ -251,6 +256,17 @@ def _unify_decimals(
             if column.either or (with_commas.kind == "number" and not with_commas.bad[0]):
                 found[name] = with_commas
     return found
+
+
+def _with_sure_points(
+    table: Table, columns: dict[str, Column], sure: Sequence[Column]
+) -> dict[str, Column]:
+    """Return the columns without ambiguous points if a column in `sure` has decimal points."""
+    points = {name: column for name, column in columns.items() if column.either}
+    points = {name: column for name, column in points.items() if column.decimal == "."}
+    if not points or not any(_has_decimal_points(table, column) for column in sure):
+        return columns
+    return columns | {name: replace(column, either="") for name, column in points.items()}
 
 
 def _has_decimal_points(table: Table, column: Column) -> bool:

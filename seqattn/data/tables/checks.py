@@ -12,12 +12,20 @@ from seqattn.errors import AmbiguousData
 
 
 def check_cells(table: Table, column: Column) -> None:
-    """Check that a column has no invalid cells and no ambiguous commas.
+    """Check that a column has no invalid cells and no ambiguous commas or points.
 
     Raises:
         AmbiguousData: if a cell is neither empty nor a value of the same kind as most cells, or if
-            the comma in the numbers of the column may be a decimal mark or a thousands separator.
+            the comma or the point in the numbers of the column may be a decimal mark or a thousands
+            separator.
     """
+    if column.either and column.decimal == ".":
+        raise AmbiguousData(
+            f"{table.name}: column {column.name!r} contains numbers such as {column.either!r}. The"
+            " point can be a thousands separator or a decimal mark. Set"
+            f" {setting('decimal', ',')} for thousands, or {setting('decimal', '.')} for decimals.",
+            ({"decimal": ","}, {"decimal": "."}),
+        )
     if column.either:
         raise AmbiguousData(
             f"{table.name}: column {column.name!r} contains numbers such as {column.either!r}. The"

@@ -25,13 +25,14 @@ class Column:
             NULL.
         text: SQL expression for the text in the file; an empty cell is NULL.
         formats: `strftime` formats of dates in a text file, or ("quarters",) for quarters. There
-            are two formats if the order of day and month is ambiguous.
+            are several formats if the order of day, month and year is ambiguous.
         zone: whether the times in the file have a time zone. Such times are converted to UTC.
         bad: number of invalid cells, and the row of the first invalid cell.
         decimal: decimal mark in a text file.
         thousands: thousands separator in a text file, or "" for no separator.
         units: units of the numbers if the units differ. The column then contains words.
-        either: a cell with a comma that may be a decimal mark or a thousands separator, or "".
+        either: a cell with a comma or point that may be a decimal mark or a thousands separator, or
+            "".
         note: a note for the user.
     """
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.data.files.chunk import first_line
+from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def sql_call(function: str, path: Path, **options: Any) -> str:
     return f"{function}({literal(name)}{arguments})"
 
 
-def read_first_lines(path: Path, count: int) -> list[str]:
-    """Return the first `count` lines of a compressed text file.
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a compressed text file, without line ends.
 
     Raises:
         DataError: if the file cannot be decompressed.
@@ -142,10 +142,12 @@ def read_first_lines(path: Path, count: int) -> list[str]:
     source = sql_call(
         "read_csv", path, header=False, auto_detect=False, delim="\x01", quote="", escape="",
         columns={"line": "VARCHAR"}, strict_mode=False, hive_partitioning=False,
+        max_line_size=MAX_LINE_BYTES, buffer_size=2 * MAX_LINE_BYTES,
     )  # fmt: skip
     with connect(str(path)) as connection:
         try:
-            lines = connection.execute(f"SELECT line FROM {source} LIMIT {count}").fetchall()
+            rows = connection.execute(f"SELECT line FROM {source}")
+            while lines := rows.fetchmany(10_000):
+                yield from (line or "" for (line,) in lines)
         except duckdb.Error as error:
             raise DataError(f"{path}: cannot be decompressed ({first_line(error)}).") from None
-    return [line or "" for (line,) in lines]

@@ -5,17 +5,21 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.errors import DataError
 
 NUMBER = re.compile(r"[+-]?(\d[\d.,' ]*|[.,]\d+)([eE][+-]?\d+)?\s?%?")
-DATE = re.compile(r"\d{1,4}[-/.](\d{1,2}|Q[1-4]|[A-Za-z]{3})([-/.]\d{1,4})?([ T]\d{1,2}:\d.*)?")
+DATE = re.compile(
+    r"\d{1,4}[-/.](\d{1,2}|Q[1-4]|[A-Za-z]{3})([-/.]\d{1,4})?([ T]\d{1,2}:\d.*)?"
+    r"|(0?[1-9]|1[0-2])[-/](19|20)\d{2}"
+)
 MONTH = re.compile(
     r"([A-Za-z]{3,9}[ -]\d{1,2},? ?\d{0,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
     r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
 )
+YEAR = re.compile(r"(1[5-9]|20)\d\d")
 MAX_SHOWN = 60
 """Maximum number of characters of a line that a message shows."""
 
@@ -23,6 +27,29 @@ MAX_SHOWN = 60
 def is_comment(line: str, comment: str) -> bool:
     """Return whether a line begins with the comment prefix."""
     return bool(comment) and line.lstrip().startswith(comment)
+
+
+def without_comments(
+    lines: Iterable[str], comment: str, delimiter: str
+) -> Iterator[tuple[int, str]]:
+    """Yield pairs (line index, line) of the lines that are not comments. A line that begins inside
+    a quoted cell is not a comment."""
+    in_quotes = False
+    for at, line in enumerate(lines):
+        if in_quotes or not is_comment(line, comment):
+            if '"' in line:
+                in_quotes = _ends_in_quotes(f'"{line}' if in_quotes else line, delimiter)
+            yield at, line
+
+
+def _ends_in_quotes(line: str, delimiter: str) -> bool:
+    """Return whether a quoted cell continues on the next line."""
+    text = line.rstrip("\r\n") + "\n"  # the reader keeps the line end only in quotes
+    try:
+        cells = next(csv.reader([text], delimiter=delimiter, skipinitialspace=delimiter == " "))
+    except csv.Error:  # a cell is too long; the database describes this error
+        return False
+    return cells[-1].endswith("\n")
 
 
 def is_like_value(cell: str) -> bool:
@@ -57,7 +84,18 @@ def _are_steps(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequ
     if not names:
         return _is_arithmetic(values) and int(values[0]) in (0, 1)
     is_word_below = names[0] in {row[cells.index(names[0])] for row in below}
-    return not is_word_below and (_is_arithmetic(values) or _are_dates(values))
+    if is_word_below:
+        return False
+    return _is_arithmetic(values) or _are_dates(values) or _are_years(cells, values, below)
+
+
+def _are_years(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether the values in the first row are increasing years, which may have gaps, and
+    the rows below contain other numbers."""
+    rows = [values, *([row[cells.index(value)] for value in values] for row in below)]
+    are_years, *others = (all(map(YEAR.fullmatch, row)) for row in rows)
+    is_increasing = all(a < b for a, b in itertools.pairwise(values))
+    return are_years and len(values) > 1 and is_increasing and not all(others)
 
 
 def _are_dates(cells: Sequence[str]) -> bool:

@@ -1,8 +1,8 @@
 """Detection of the notation of numbers in a text file: decimal mark, thousands separator, units.
 
 Each notation has a pattern. The pattern that matches the most cells of a column determines the
-notation of the column. If the comma in these cells can be a decimal mark or a thousands separator,
-the column is ambiguous.
+notation of the column. If the comma or the point in these cells can be a decimal mark or a
+thousands separator, the column is ambiguous.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from dataclasses import dataclass
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.table import ROWS, Table
+from seqattn.data.tables.table import ROW, ROWS, Table
 
 EXPONENT = r"([eE][+-]?\d+)?"
 SPACES = "[ \u00a0\u202f\u2009]"
 UNIT = re.compile(
-    r"([$€£¥]?)\s?([+-]?[\d.,' \u00a0\u202f]*\d[\d.,]*" + EXPONENT + r")\s?([^\d\s.,][^\d]*|)"
+    r"([$€£¥]?)\s?([+-]?[\d.,' \u00a0\u202f]*\d[\d.,]*" + EXPONENT + r")\s?([^\d\s.,+-][^\d]*|)"
 )
+"""Pattern of a number with an optional unit. A sign after the number is not a unit."""
+THOUSANDS = r"[+-]?(0|[1-9]\d{0,2}(\.\d{3})?)"
+"""Pattern of a number whose point, if it has one, may be a thousands separator."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,9 @@ class Numeral:
 
 
 PLAIN = Numeral(".", "")
+GERMAN = Numeral(",", ".")
 NUMERALS = (
-    PLAIN, Numeral(",", ""), Numeral(".", ","), Numeral(",", "."), Numeral(".", " "),
+    PLAIN, Numeral(",", ""), Numeral(".", ","), GERMAN, Numeral(".", " "),
     Numeral(",", " "), Numeral(".", "'"),
 )  # fmt: skip
 
@@ -132,6 +136,8 @@ def find_numeral(
     if not numerals or best_count < min_share * n or best_count == 0:
         return None
     best = numerals[counts.index(best_count)]
+    if best == PLAIN and (point := ambiguous_point(table, text, options)):
+        return NumeralMatch(best, text, GERMAN, point, unit)
     other = None
     if best == Numeral(",", "") and Numeral(".", ",") in numerals:
         american = Numeral(".", ",")
@@ -143,6 +149,29 @@ def find_numeral(
         else ("",)
     )
     return NumeralMatch(best, text, other, example or "", unit)
+
+
+def ambiguous_point(table: Table, text: str, options: ReadOptions) -> str:
+    """Return a cell with a point that may be a decimal mark or a thousands separator, or "" if the
+    points of the column are certainly decimal marks.
+
+    A column of fixed decimals such as 12.500 has a point in every cell. Thousands separators are
+    therefore possible only if the points are missing below 1000, or if semicolons separate the
+    cells, as in files with decimal commas.
+
+    Args:
+        table: the rows.
+        text: SQL expression for the cells.
+        options: the options for reading the table.
+    """
+    if GERMAN not in allowed_numerals(options):
+        return ""
+    example, fits, is_large = table.one(
+        f"SELECT arg_min({text}, {ROW}) FILTER (contains({text}, '.')),"
+        f" bool_and(regexp_full_match({text}, {literal(THOUSANDS)})),"
+        f" bool_or(regexp_full_match({text}, '[+-]?[1-9][0-9]{{2}}')) FROM {ROWS}"
+    )
+    return example if example and fits and (is_large or table.delimiter == ";") else ""
 
 
 def _units_of_sample(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:

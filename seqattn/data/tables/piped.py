@@ -82,7 +82,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
                         yield ready
         rows += count
         lines += block.count(b"\n")
-        form = replace(form, skip=0, comments=0, has_header=False, notes=())
+        form = replace(form, skip=0, skips_quotes=False, has_header=False, notes=())
     if form is None:
         raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
     if incomplete is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.names import SERIES_NAMES, fold_name
+from seqattn.data.tables.numerals import THOUSANDS
 from seqattn.data.tables.table import ROW, ROWS
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ SAMPLE_ROWS = 1000
 """Number of rows in the sample."""
 _INTEGER = re.compile(r"0|-?[1-9]\d{0,17}")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(THOUSANDS)
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(([T ])\d{2}:\d{2}(:\d{2})?)?")
 NOT_PLAIN = "'a cell is not plain'"
 COMMA = "[0-9],|,[0-9]"
@@ -94,13 +96,15 @@ def _plain_column(words: Sequence[str], options: ReadOptions, is_name: bool) -> 
         return None
     if options.time_format is None and _TIME.fullmatch(words[0]):
         return _plain_time(words)
-    if options.decimal == ",":
+    if options.decimal == "," or options.thousands == ".":
         return None
     if all(map(_INTEGER.fullmatch, words)):
         return PlainColumn("BIGINT")
     if is_name or not all(map(_DECIMAL.fullmatch, words)):
         return None
     is_decimal = any("." in word for word in words) and any(float(w) % 1 for w in words)
+    if options.decimal == "auto" and all(map(_THOUSANDS.fullmatch, words)):
+        return None
     return PlainColumn("DOUBLE") if is_decimal else None
 
 

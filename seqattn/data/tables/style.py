@@ -73,6 +73,8 @@ def _date_format(column: Column, word: str) -> str:
         return forms.get(len(digits), "")
     if column.formats == ("quarters",):
         return f"%Y{word[4:-1]}%q"
+    if column.formats and column.zone:
+        return column.formats[0].replace("%z", "+0000").replace("%Z", "UTC")
     if column.formats:
         return column.formats[0]
     match = _ISO.fullmatch(word)

@@ -7,9 +7,9 @@ differ only in case.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from typing import BinaryIO
 from seqattn.data.files.columns import shorten
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.setting_names import setting
-from seqattn.data.tables.connection import read_first_lines
+from seqattn.data.tables.connection import read_lines
 from seqattn.data.tables.header import (
     MAX_SHOWN,
     column_letters,
@@ -29,13 +29,17 @@ from seqattn.data.tables.header import (
     is_comment,
     is_header,
     requested_names,
+    without_comments,
 )
+from seqattn.data.tables.text_encoding import detect_encoding
 from seqattn.errors import DataError
 
 csv.field_size_limit(2**25)  # more than the maximum line length
 HEAD_BYTES = 2**18
 """Number of bytes at the start of a file from which its format is detected."""
 DELIMITERS = (",", ";", "\t", "|")
+SEPARATOR_LINE = re.compile(r'"?sep=([^\w"])"?', re.IGNORECASE)
+"""Pattern of the first line of a file in which Excel declares the separator."""
 COMMENTS = ("#", "%", "//")
 
 
@@ -49,7 +53,7 @@ class TextFormat:
         comment: prefix of comment lines, or "" if there are no comments.
         skip: number of lines before the header, or before the first row of values if there is no
             header or the header lacks a name.
-        comments: number of comments among the skipped lines.
+        skips_quotes: whether the skipped lines contain quotes.
         header: names of the columns.
         has_header: whether the row after the skipped lines is the header.
         notes: notes for the user.
@@ -59,7 +63,7 @@ class TextFormat:
     delimiter: str
     comment: str
     skip: int
-    comments: int
+    skips_quotes: bool
     header: tuple[str, ...]
     has_header: bool
     notes: tuple[str, ...] = ()
@@ -83,11 +87,9 @@ class TextFormat:
         cls, head: bytes, name: str, options: ReadOptions, delimiter: str | None = None
     ) -> TextFormat:
         """Detect the format from the first bytes of a file."""
-        encoding, notes = _detect_encoding(head, name, options)
+        encoding, notes = detect_encoding(head, name, options, is_cut=len(head) >= HEAD_BYTES)
         lines = _decode_lines(head, encoding, name)
-        comment = options.comment if options.comment is not None else _detect_comment(lines)
-        skip = options.skip_rows
-        separator = options.delimiter or delimiter or _detect_delimiter(lines, comment, skip)
+        separator, comment, skip = _detect_dialect(lines, options, delimiter)
         rows = [(at, row) for at, row in _rows(lines, separator, comment) if at >= skip]
         if not rows:
             raise DataError(
@@ -98,21 +100,22 @@ class TextFormat:
         rows = rows[_first_row([row for _, row in rows], width) :]
         first = rows[0][0]
         before = lines[:first]
-        comments = sum(is_comment(line, comment) for line in before)
+        quotes = any('"' in line for line in before)
         notes += _skipped_line_notes(before, comment, is_skipped=first > skip)
         cells = tuple(cell.strip() for cell in rows[0][1])
         if len(cells) < width:
-            header = complete_header(cells, rows, name)
-            return cls(encoding, separator, comment, first + 1, comments, header, False, notes)
+            header, skip = complete_header(cells, rows, name), rows[1][0]
+            quotes |= skip > first + 1  # the header may contain a line break
+            return cls(encoding, separator, comment, skip, quotes, header, False, notes)
         if _has_header(cells, [row for _, row in rows[1:200]], options):
-            return cls(encoding, separator, comment, first, comments, cells, True, notes)
+            return cls(encoding, separator, comment, first, quotes, cells, True, notes)
         header = commented_header(before, comment, separator, len(cells))
         if header:
             notes += ("the header is in a comment",)
         else:
             header = tuple(map(column_letters, range(len(cells))))
             notes += (f"there is no header, so columns are called {header[0]} to {header[-1]}",)
-        return cls(encoding, separator, comment, first, comments, header, False, notes)
+        return cls(encoding, separator, comment, first, quotes, header, False, notes)
 
 
 def _decode_lines(head: bytes, encoding: str, name: str) -> list[str]:
@@ -124,7 +127,7 @@ def _decode_lines(head: bytes, encoding: str, name: str) -> list[str]:
     text = head.decode(encoding, errors="replace").removeprefix("\ufeff")
     if not text.strip():
         raise DataError(f"{name}: is empty. Expected a header row, such as series,time,x,y")
-    lines = text.splitlines()
+    lines = re.split("\r\n|\r|\n", text.removesuffix("\n").removesuffix("\r"))
     is_cut = len(head) >= HEAD_BYTES and len(lines) > 1
     return lines[:-1] if is_cut else lines
 
@@ -158,7 +161,7 @@ def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], options: Re
 def _read_head(path: Path, options: ReadOptions) -> bytes:
     """Return the first bytes of a file, decompressed if the file is compressed."""
     if path.suffix.lower() == ".zst":
-        return "\n".join(read_first_lines(path, 2000)).encode()[:HEAD_BYTES]
+        return "\n".join(itertools.islice(read_lines(path), 2000)).encode()[:HEAD_BYTES]
     opened: BinaryIO
     with path.open("rb") as opened:
         if path.suffix.lower() != ".gz":
@@ -170,40 +173,18 @@ def _read_head(path: Path, options: ReadOptions) -> bytes:
             raise DataError(f"{path}: is a damaged gzip file ({error}).") from None
 
 
-def _detect_encoding(head: bytes, name: str, options: ReadOptions) -> tuple[str, tuple[str, ...]]:
-    if head.startswith(b"PK\x03\x04"):
-        raise DataError(
-            f"{name}: is a ZIP archive or an Excel workbook, not text. Save the sheet as CSV."
-        )
-    if re.match(rb"\s*<(!doctype|html|\?xml)", head, re.IGNORECASE):
-        raise DataError(f"{name}: is a web page (HTML or XML), not a table.")
-    if options.encoding is not None:
-        try:
-            if codecs.lookup(options.encoding)._is_text_encoding:
-                return options.encoding, ()
-        except (LookupError, ValueError):
-            pass
-        raise DataError(
-            f"{name}: {options.encoding!r} is not a known encoding. Set data.encoding (in data"
-            " check: --encoding) to utf-8, latin-1, cp1252, utf-16 or another."
-        )
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16", ("read as UTF-16",)
-    if b"\0" in head:
-        raise DataError(f"{name}: contains zero bytes, so it is not text.")
-    try:
-        head[:-4].decode() if len(head) >= HEAD_BYTES else head.decode()
-    except UnicodeDecodeError as error:
-        if any(byte < 9 or 13 < byte < 32 for byte in head[:4096]):
-            raise DataError(
-                f"{name}: byte {head[error.start]:#04x} is not UTF-8, and others are no text."
-            ) from None
-        windows = any(0x80 <= byte < 0xA0 for byte in head)
-        encoding, label = ("cp1252", "Windows-1252") if windows else ("latin-1", "Latin-1")
-        return encoding, (
-            f"not UTF-8, so read as {label}; another encoding is set with {setting('encoding')}",
-        )
-    return "utf-8", ()
+def _detect_dialect(
+    lines: Sequence[str], options: ReadOptions, delimiter: str | None
+) -> tuple[str, str, int]:
+    """Return the delimiter, the comment prefix and the number of lines to skip at least."""
+    declared, skip = SEPARATOR_LINE.fullmatch(lines[0]), options.skip_rows
+    if declared:
+        delimiter, skip = declared[1], max(skip, 1)
+    comment = options.comment
+    if comment is None:
+        comment = _detect_comment(lines[1:] if declared else lines)
+    found = options.delimiter or delimiter or _detect_delimiter(lines, comment, skip)
+    return found, comment, skip
 
 
 def _detect_comment(lines: Sequence[str]) -> str:
@@ -215,9 +196,7 @@ def _detect_comment(lines: Sequence[str]) -> str:
 
 def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[int, list[str]]]:
     """Yield pairs (line index, cells) of rows up to the first invalid row."""
-    at_rows = [
-        at for at, line in enumerate(lines) if line.strip() and not is_comment(line, comment)
-    ]
+    at_rows = [at for at, line in without_comments(lines, comment, delimiter) if line.strip()]
     is_spaced = delimiter == " "
     text = (f"{lines[at].strip() if is_spaced else lines[at]}\n" for at in at_rows)
     reader = csv.reader(text, delimiter=delimiter, skipinitialspace=is_spaced)

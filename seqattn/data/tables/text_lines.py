@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
-from seqattn.data.tables.header import is_comment
+from seqattn.data.tables.header import without_comments
 from seqattn.data.tables.text_format import TextFormat
 
 
@@ -24,13 +24,11 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
     if path.suffix.lower() in (".gz", ".zst"):
         return None
     with path.open(encoding=form.encoding, errors="replace", newline="") as file:
-        text = (line for line in file)
         line_numbers: list[int] = []
 
         def rows() -> Iterator[str]:
-            for at, line in enumerate(text, start=1):
-                blank = not line.strip() and len(form.header) > 1
-                if at > form.skip and not blank and not is_comment(line, form.comment):
+            for at, line in _table_lines(file, form):
+                if line.strip() or len(form.header) == 1:
                     line_numbers.append(at)
                     yield line if line.strip() else '""\n'
 
@@ -44,24 +42,49 @@ def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
     return None
 
 
-def to_plain_text(raw: BinaryIO, form: TextFormat) -> Iterator[bytes]:
-    """Yield the text of a file in UTF-8. If the delimiter is a space, replace several spaces
-    between two cells with one space."""
-    text = io.TextIOWrapper(raw, encoding=form.encoding, newline="")
-    try:
-        if form.delimiter != " ":
-            for line in text:
-                yield line.encode()
-            return
-        row = io.StringIO()
-        for line in text:
-            if not line.strip() or is_comment(line, form.comment):
-                yield line.encode()
-                continue
-            cells = next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True))
-            csv.writer(row, delimiter=" ", lineterminator="\n").writerow(cells)
-            yield row.getvalue().encode()
-            row.seek(0)
-            row.truncate()
-    finally:
-        text.detach()
+def _table_lines(lines: Iterable[str], form: TextFormat) -> Iterator[tuple[int, str]]:
+    """Yield pairs (line number, line) without comments and without the lines before the header.
+    Lines are counted from 1."""
+    lines = iter(lines)
+    for _ in itertools.islice(lines, form.skip):
+        pass
+    for at, line in without_comments(lines, form.comment, form.delimiter):
+        yield form.skip + at + 1, line.removeprefix("\ufeff") if form.skip + at == 0 else line
+
+
+def to_plain_lines(lines: Iterable[str], form: TextFormat, removed: list[int]) -> Iterator[bytes]:
+    """Yield the lines of a table in UTF-8, without comments and without the lines before the
+    header. If the delimiter is a space, replace several spaces between two cells with one space.
+
+    Args:
+        lines: all lines of the file.
+        form: format of the file.
+        removed: list to which the numbers of the removed lines are appended.
+    """
+    expected = 1
+    for at, line in _table_lines(lines, form):
+        removed += range(expected, at)
+        expected = at + 1
+        is_spaced = form.delimiter == " " and line.strip()
+        yield (_with_single_spaces(line) if is_spaced else line).encode()
+
+
+def _with_single_spaces(line: str) -> str:
+    cells = next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True))
+    row = io.StringIO()
+    csv.writer(row, delimiter=" ", lineterminator="\n").writerow(cells)
+    return row.getvalue()
+
+
+def original_line(line: int, removed: Sequence[int]) -> int:
+    """Return the number of a line in the file.
+
+    Args:
+        line: number of the line in a copy of the file that lacks some lines.
+        removed: numbers of the lines that the copy lacks, in increasing order.
+    """
+    for at in removed:
+        if at > line:
+            break
+        line += 1
+    return line

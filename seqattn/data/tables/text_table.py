@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.temporary import named_file
 from seqattn.data.setting_names import setting
-from seqattn.data.tables.connection import connect, sql_call
+from seqattn.data.tables.connection import connect, read_lines, sql_call
 from seqattn.data.tables.plain_columns import create_rows
 from seqattn.data.tables.table import Table, read_errors
 from seqattn.data.tables.text_format import TextFormat
-from seqattn.data.tables.text_lines import line_of_row, to_plain_text
+from seqattn.data.tables.text_lines import line_of_row, original_line, to_plain_lines
 from seqattn.errors import DataError
 
 ENCODINGS = ("utf-8", "utf-16", "latin-1")
@@ -42,23 +43,23 @@ def open_text_table(
     Raises:
         DataError: if the file cannot be read or its rows have different numbers of cells.
     """
-    with connect(name) as connection, _readable_copy(path, name, form) as (file, encoding):
+    with connect(name) as connection, _readable_file(path, name, form) as file:
         width = len(form.header)
         options: dict[str, Any] = {
             "header": form.has_header, "auto_detect": False, "all_varchar": True,
-            "delim": form.delimiter, "quote": '"', "escape": '"', "comment": form.comment,
-            "skip": form.skip - form.comments, "encoding": encoding,
+            "delim": form.delimiter, "quote": '"', "escape": '"', "comment": "",
+            "skip": file.skip, "encoding": file.encoding,
             "max_line_size": MAX_LINE_BYTES, "buffer_size": 2 * MAX_LINE_BYTES,
             "columns": {f"c{i}": "VARCHAR" for i in range(width)}, "hive_partitioning": False,
         }  # fmt: skip
         plain = {}
         for more in ({}, {"strict_mode": False}):  # the second attempt allows mixed line endings
             try:
-                source = sql_call("read_csv", file, **options, **more)
+                source = sql_call("read_csv", file.path, **options, **more)
                 plain = create_rows(connection, source, form.header, read_options)
             except read_errors() as error:
                 if more or "state machine" not in str(error):
-                    raise _text_error(error, name, form, lines_before) from None
+                    raise _text_error(error, name, form, lines_before, file.removed) from None
             else:
                 break
 
@@ -74,28 +75,62 @@ def open_text_table(
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _ReadableFile:
+    """A file that the database can read.
+
+    Attributes:
+        path: the file.
+        encoding: its encoding.
+        skip: number of lines to skip.
+        removed: numbers of the lines that a copy lacks; empty for the original file.
+    """
+
+    path: Path
+    encoding: str
+    skip: int = 0
+    removed: list[int] = field(default_factory=list)
+
+
 @contextmanager
-def _readable_copy(path: Path, name: str, form: TextFormat) -> Iterator[tuple[Path, str]]:
-    """Yield a file that the database can read, and its encoding. The file is a copy if the database
-    lacks the encoding or if spaces separate the cells."""
-    if form.delimiter != " " and form.encoding in ENCODINGS:
-        yield path, form.encoding
+def _readable_file(path: Path, name: str, form: TextFormat) -> Iterator[_ReadableFile]:
+    """Yield a file that the database can read.
+
+    The file is a copy in UTF-8 if the database lacks the encoding or if spaces separate the cells.
+    It is also a copy if the file has comments, because the database would also remove the end of a
+    line after a comment sign, or if the skipped lines contain quotes, because the database counts
+    a line break in quotes as part of a line.
+    """
+    is_plain = form.delimiter != " " and not form.comment and not form.skips_quotes
+    if is_plain and form.encoding in ENCODINGS:
+        yield _ReadableFile(path, form.encoding, form.skip)
         return
-    if path.suffix.lower() == ".zst":
-        raise DataError(
-            f"{name}: is {form.encoding.upper()} or separated by spaces, and compressed with"
-            " Zstandard. Decompress it first: zstd -d"
-        )
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "rb") as raw, named_file(".csv") as copy:
+    removed: list[int] = []
+    with _open_lines(path, name, form) as lines, named_file(".csv") as copy:
         try:
-            copy.writelines(to_plain_text(raw, form))  # type: ignore[arg-type]
+            copy.writelines(to_plain_lines(lines, form, removed))
         except UnicodeError as error:
             raise _encoding_error(name, form, error) from None
         except EOFError:
             raise DataError(f"{name}: is a damaged gzip file.") from None
         copy.flush()
-        yield Path(copy.name), "utf-8"
+        yield _ReadableFile(Path(copy.name), "utf-8", 0, removed)
+
+
+@contextmanager
+def _open_lines(path: Path, name: str, form: TextFormat) -> Iterator[Iterable[str]]:
+    """Open a text file, which may be compressed, and yield its lines."""
+    if path.suffix.lower() != ".zst":
+        opened = gzip.open if path.suffix.lower() == ".gz" else open
+        with opened(path, "rt", encoding=form.encoding, newline="") as lines:
+            yield lines
+        return
+    if form.encoding != "utf-8":
+        raise DataError(
+            f"{name}: is {form.encoding.upper()}, and compressed with Zstandard. Decompress it"
+            " first: zstd -d"
+        )
+    yield (f"{line}\n" for line in read_lines(path))
 
 
 def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError:
@@ -109,13 +144,15 @@ def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError
 
 
 def _text_error(
-    error: Exception, name: str, form: TextFormat, lines_before: int | None
-) -> DataError:
+    error: Exception, name: str, form: TextFormat, lines_before: int | None,
+    removed: Sequence[int],
+) -> DataError:  # fmt: skip
     """Return the error for a text file that the database cannot read."""
     text = str(error)
     at = re.search(r"CSV Error on Line: (\d+)", text)
     original = re.search(r"Original Line: (.*)", text)
-    where = f"{name}: line {int(at[1]) + (lines_before or 0)}" if at else f"{name}:"
+    line = original_line(int(at[1]), removed) + (lines_before or 0) if at else 0
+    where = f"{name}: line {line}" if at else f"{name}:"
     shown = original[1][:60] if original else ""
     cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
     if cells:

@@ -48,14 +48,17 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
     """Convert one column to the times of the rows.
 
     Raises:
-        AmbiguousData: if the order of day and month is ambiguous, or if a cell is invalid.
+        AmbiguousData: if the order of day, month and year is ambiguous, or if a cell is invalid.
         DataError: if the column contains words or an empty cell, or if a number does not have the
             format that the user set.
     """
     if len(column.formats) > 1:
         (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
+        orders = "is day and month, or month and day"
+        if any(form.startswith("%y") for form in column.formats):
+            orders = "begins with the year or not"
         raise AmbiguousData(
-            f"{table.name}: {word!r} in column {column.name!r} is day and month, or month and day."
+            f"{table.name}: {word!r} in column {column.name!r} {orders}."
             f" Choose one: {' or '.join(setting('time_format', each) for each in column.formats)}.",
             tuple({"time_format": form} for form in column.formats),
         )

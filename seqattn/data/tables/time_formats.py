@@ -11,12 +11,12 @@ from datetime import datetime
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.column import MIN_MATCHING_SHARE, Column, bad_cells
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.table import ROWS, Table
+from seqattn.data.tables.table import ROW, ROWS, Table
 
 _DATES = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y",
-    "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y",
-    "%B %d, %Y", "%b %d %Y",
+    "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%y.%m.%d", "%y/%m/%d", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y",
+    "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y",
 )  # fmt: skip
 _TIMES = ("", "%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 _MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%B %Y", "%b-%Y", "%b-%y", "%Y %b")
@@ -43,7 +43,7 @@ def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) 
     for candidate in _time_candidates(words, sample, options):
         bad = bad_cells(table, text, candidate.sql)
         if bad[0] <= (1 - MIN_MATCHING_SHARE) * n:
-            return _with_swapped_format(table, replace(candidate, bad=bad), options.time_format)
+            return _with_other_orders(table, replace(candidate, bad=bad), options.time_format)
     return None
 
 
@@ -83,8 +83,11 @@ def _time_candidates(
         return sum(bool(re.fullmatch(pattern, word)) for word in sample) >= enough
 
     if options.time_format is not None:
-        sql = f"CAST(try_strptime({text}, {literal(options.time_format)}) AS TIMESTAMP)"
-        yield replace(words, kind="time", sql=sql, formats=(options.time_format,))
+        form = options.time_format
+        zone = re.search("%[zZ]", form.replace("%%", "")) is not None
+        utc = " AT TIME ZONE 'UTC'" if zone else ""
+        sql = f"CAST(try_strptime({text}, {literal(form)}){utc} AS TIMESTAMP)"
+        yield replace(words, kind="time", sql=sql, formats=(form,), zone=zone)
         return
     if fits(ISO):
         cast = f"TRY_CAST(replace({text}, ',', '.') AS TIMESTAMP)"
@@ -119,16 +122,46 @@ def _matches(word: str, form: str) -> bool:
     return True
 
 
-def _with_swapped_format(table: Table, column: Column, time_format: str | None) -> Column:
-    """Return the column with a second format, in which day and month are swapped, if this format
-    also matches all cells and gives different dates. Otherwise, return the column unchanged."""
+def _with_other_orders(table: Table, column: Column, time_format: str | None) -> Column:
+    """Return the column with more formats, in which the parts of a date have another order, if
+    these formats also match all cells, give different dates and are plausible. Otherwise, return
+    the column unchanged."""
     if len(column.formats) != 1 or column.bad[0] or time_format is not None:
         return column
-    swapped = re.sub("%[dm]", lambda match: "%m" if match[0] == "%d" else "%d", column.formats[0])
-    if swapped == column.formats[0] or swapped not in FORMATS:
-        return column
-    sql = f"CAST(try_strptime({column.text}, {literal(swapped)}) AS TIMESTAMP)"
-    differs = f"count(*) FILTER (({sql}) IS DISTINCT FROM ({column.sql}))"
-    if bad_cells(table, column.text, sql)[0] or not table.one(f"SELECT {differs} FROM {ROWS}")[0]:
-        return column
-    return replace(column, formats=(column.formats[0], swapped))
+    form = column.formats[0]
+    swapped = re.sub("%[dm]", lambda match: "%m" if match[0] == "%d" else "%d", form)
+    year_first = re.sub(r"%[dm](.)%[dm]\1%y", r"%y\1%m\1%d", form)
+    others = [other for other in (swapped, year_first) if other != form and other in FORMATS]
+    formats = [form]
+    for other in others:
+        sql = f"CAST(try_strptime({column.text}, {literal(other)}) AS TIMESTAMP)"
+        differs = f"count(*) FILTER (({sql}) IS DISTINCT FROM ({column.sql}))"
+        if (
+            not bad_cells(table, column.text, sql)[0]
+            and table.one(f"SELECT {differs} FROM {ROWS}")[0]
+            and (other == swapped or _may_begin_with_year(table, sql, column.sql))
+        ):
+            formats.append(other)
+    return replace(column, formats=tuple(formats))
+
+
+def _may_begin_with_year(table: Table, year_first: str, day_first: str) -> bool:
+    """Return whether dates such as 20/01/02 may begin with the year, because the days then have at
+    least as many different values as the years, and at least as many rows are in order of time as
+    in the other reading.
+
+    Args:
+        table: the rows.
+        year_first: SQL expression for the dates that begin with the year.
+        day_first: SQL expression for the dates that begin with the day or month.
+    """
+    days, years = (f"count(DISTINCT date_part('{part}', y))" for part in ("day", "year"))
+    rows = (
+        f"SELECT y, d, lag(y) OVER (ORDER BY {ROW}) AS last_y, lag(d) OVER (ORDER BY {ROW}) AS"
+        f" last_d FROM (SELECT {ROW}, {year_first} AS y, {day_first} AS d FROM {ROWS})"
+    )
+    (is_plausible,) = table.one(
+        f"SELECT {days} >= {years} AND count(*) FILTER (y < last_y) <= count(*) FILTER (d < last_d)"
+        f" FROM ({rows})"
+    )
+    return bool(is_plausible)
