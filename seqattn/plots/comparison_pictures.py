@@ -100,8 +100,7 @@ def median_attention_figure(variants: Sequence[VariantResult]) -> Figure | None:
     medians = [median for variant in variants if (median := median_attention(variant)) is not None]
     if not medians:
         return None
-    names = shorten_names([median.name for median in medians], MAX_TITLE_LETTERS)
-    titles = [f"{name}\n{each.caption}" for name, each in zip(names, medians, strict=True)]
+    titles = _titles(medians)
     relative = [each.relative_weights for each in medians if each.relative_weights is not None]
     differs = any(median.has_different_true_steps for median in medians)
     if differs and len(relative) == len(medians):
@@ -112,6 +111,11 @@ def median_attention_figure(variants: Sequence[VariantResult]) -> Figure | None:
         [median.weights for median in medians], titles=titles,
         alignment=alignments if any((places >= 0).any() for places in alignments) else None,
     )  # fmt: skip
+
+
+def _titles(medians: Sequence[MedianAttention]) -> list[str]:
+    names = shorten_names([median.name for median in medians], MAX_TITLE_LETTERS)
+    return [f"{name}\n{each.caption}" for name, each in zip(names, medians, strict=True)]
 
 
 def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes | None:

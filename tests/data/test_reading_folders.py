@@ -15,7 +15,7 @@ from seqattn.data.reading import read_series
 from seqattn.data.series import Series
 from seqattn.data.spacing import Frequency
 from seqattn.data.tables import long
-from seqattn.errors import DataError
+from seqattn.errors import AmbiguousData, DataError
 
 
 def read(path: Path, **keys: Any) -> Series:
@@ -50,10 +50,13 @@ def test_the_decimal_comma_of_the_first_file_applies_to_all(tmp_path: Path) -> N
 
 def test_decimal_commas_in_a_later_file_alone_are_an_error(tmp_path: Path) -> None:
     other = table("1.022,5", "999,5", "1.000,5").replace("A", "C").replace("B", "D")
-    folder = write(tmp_path / "d", a=table("1.127", "1.128", "1.130"), b=other)
+    folder = write(tmp_path / "certain", a=table("1.12", "1.1287", "1.13"), b=other)
     with pytest.raises(
         DataError, match=r"b\.csv: has numbers with decimal commas, .*data\.decimal"
     ):
+        read(folder)
+    folder = write(tmp_path / "d", a=table("1.127", "1.128", "1.130"), b=other)
+    with pytest.raises(AmbiguousData, match="The point can be a thousands separator"):
         read(folder)
     assert read(folder, decimal=",").points.of(0)[:, 0].tolist() == [1127, 1128, 1130]
 

@@ -233,6 +233,6 @@ def test_later_rows_of_a_wide_table_keep_the_decimal_mark(
 
 def test_a_decimal_comma_after_decimal_points_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(piped, "BLOCK_BYTES", 200)
-    rows = [f"a{k};{k};1.0{k};1.3{k}{',5' if k > 80 else ''}" for k in range(10, 100)]
+    rows = [f"a{k};{k};1.0{k}1;1.3{k}{',5' if k > 80 else '1'}" for k in range(10, 100)]
     with pytest.raises(DataError, match="contains '1.3.*,5', not a number"):
         values_of("\n".join(["id;x_1;x_2;x_3", *rows]) + "\n", ReadOptions())
