@@ -6,7 +6,8 @@ The script prints a table, which `make figures` puts into docs/export.md. The co
 `weights` contain the largest absolute differences between the model and its exported graphs. The
 differences are taken over both ways to run the graphs (`free_running`, or `encoder` and `step`),
 and over the test sequences and random sequences of `seqattn.export.check`. The column `int8`
-contains the test loss with int8 weights.
+contains the test loss with int8 weights, and the columns `kB` and `int8 kB` the file sizes of the
+free-running graphs.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def row_of(path: Path, home: Path) -> str:
         f"{made.losses['float32']:.4f}",
         f"{made.losses['int8']:.4f}",
         f"{made.files['free_running.onnx'] / 1024:.0f}",
+        f"{made.files['free_running.int8.onnx'] / 1024:.0f}",
         f"{seconds:.0f}",
     ]
     return f"| {' | '.join(cells)} |"
@@ -55,8 +57,8 @@ def main() -> None:
              *(ROOT / "configs" / f"{name}.yaml" for name in ALSO)]  # fmt: skip
     if arguments.only:
         paths = [path for path in paths if path.stem in arguments.only.split(",")]
-    print("| config | forecast | weights | test loss | int8 | kB | export, s |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    print("| config | forecast | weights | test loss | int8 | kB | int8 kB | export, s |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     for path in paths:
         with tempfile.TemporaryDirectory() as folder:
             print(row_of(path, Path(folder)), flush=True)

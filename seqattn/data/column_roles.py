@@ -118,7 +118,7 @@ class ColumnRoles:
         """
         for choice in choices:
             if choice.get("time_format") in self.time_formats or (
-                self.decimal == "," and choice == {"decimal": ","}
+                choice == {"decimal": self.decimal}
             ):
                 return choice
         return None

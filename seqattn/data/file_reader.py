@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from seqattn.data.files import (
     NESTED,
     TABLES,
@@ -17,7 +19,7 @@ from seqattn.data.files import (
 )
 from seqattn.data.paths import file_series_names
 from seqattn.data.setting_names import setting
-from seqattn.errors import DataError, NoRows, counted
+from seqattn.errors import AmbiguousData, DataError, NoRows, counted
 
 
 class FileReader:
@@ -35,6 +37,7 @@ class FileReader:
         self.infers_decimal = options.decimal == "auto"
         self.first: Chunk | None = None
         self.without_rows = dict[str, None]()
+        self.has_only_whole_numbers = True
 
     @property
     def notes(self) -> list[str]:
@@ -83,6 +86,9 @@ class FileReader:
         marks = f"{setting('decimal', ',')} or {setting('decimal', '.')}"
         choose = f"Set the decimal mark of all files: {marks}."
         if chunk.style.decimal == "," and first.style.decimal != ",":
+            if self.has_only_whole_numbers:  # which have no decimal mark
+                self.options = replace(self.options, decimal=",")
+                return
             raise DataError(
                 f"{file}: has numbers with decimal commas, and {self.files[0]} has none. {choose}"
             )
@@ -92,11 +98,24 @@ class FileReader:
                 f"{file}: separates cells by {mine!r}, but {self.files[0]} by {others!r}, so the"
                 f" decimal comma of that file may not apply. {choose}"
             )
+        values = chunk.points.values
+        self.has_only_whole_numbers &= bool((np.isnan(values) | (values == np.round(values))).all())
 
     def _read(self, file: Path) -> Iterator[Chunk]:
-        """Yield the chunks of a file. If there are several files, a file may have no rows."""
+        """Yield the chunks of a file. If there are several files, a file may have no rows.
+
+        If the first file shows how to read an ambiguous file, the file is read in the same way.
+        """
         try:
-            yield from read_chunks(file, self.options)
+            try:
+                yield from read_chunks(file, self.options)
+            except AmbiguousData as ambiguity:  # raised before the first chunk
+                roles = None if self.first is None else self.first.roles
+                answer = None if roles is None else roles.choose_reading(ambiguity.choices)
+                if answer is None or ("decimal" in answer and self.has_only_whole_numbers):
+                    raise
+                known = replace(self.options, **answer)  # type: ignore[arg-type]
+                yield from read_chunks(file, known)
         except NoRows:
             if len(self.files) == 1:
                 raise

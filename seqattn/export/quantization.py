@@ -19,7 +19,11 @@ def quantize_int8(graph: ModelProto) -> ModelProto:
         with tempfile.TemporaryDirectory(prefix="seqattn-") as folder:
             target = Path(folder) / "int8.onnx"
             quantize_dynamic(
-                graph, target, weight_type=QuantType.QInt8, extra_options={"EnableSubgraph": True}
+                graph,
+                target,
+                weight_type=QuantType.QInt8,
+                reduce_range=True,
+                extra_options={"EnableSubgraph": True},
             )
             return onnx.load(target)
     finally:

@@ -15,6 +15,7 @@ from seqattn.errors import counted
 from seqattn.runs import RunFolder
 
 OWN_UNITS = ", each variant in its own units"
+"""The text for variants whose losses have different units."""
 DataOfSeeds = Literal["new", "same", "files", "one"]
 """The kind of data that the seeds use. With `new`, each seed has its own generated data. With
 `same`, all seeds share the generated data. With `files`, all seeds use the user's files. With
@@ -139,8 +140,8 @@ class ComparisonResult:
 
     @property
     def unit_text(self) -> str:
-        """The unit of the test losses, as a text that follows a title or an axis label; "" if the
-        losses are in the units of the data."""
+        """The unit of the test losses, to append to a title or an axis label: `OWN_UNITS` if the
+        variants have different units, and "" if the losses are in the units of the data."""
         if not self.same_units:
             return OWN_UNITS
         summaries = (summary for each in self.variants for summary in each.summaries.values())

@@ -87,7 +87,7 @@ class Suspect:
             gap = self.value - outliers.high if is_below else outliers.low - self.value
             if outliers.count and gap <= distance:
                 continue
-            is_only_negative = is_below and self.value < 0 <= others.low
+            is_only_negative = is_below and not outliers.count and self.value < 0 <= others.low
             if is_only_negative or distance > others.high - others.low:
                 return others
         return None

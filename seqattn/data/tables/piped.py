@@ -23,7 +23,7 @@ from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.text_table import open_text_table
 from seqattn.data.tables.tidy import clean_rows
 from seqattn.data.tables.wide_layout import WideLayout
-from seqattn.errors import DataError
+from seqattn.errors import AmbiguousData, DataError
 
 BLOCK_BYTES = 2**22
 """Maximum number of bytes that are read at a time."""
@@ -66,7 +66,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
                 clean_rows(table, is_first=layout is None, is_last=False)
                 if layout is None:
                     options = match_feature_names(table, options)
-                    layout = infer_layout(table, options)
+                    layout, options = _infer_layout(table, options)
                 elif isinstance(layout, LongLayout):
                     for column in layout.columns:
                         cleaned_text(table, column, options)
@@ -128,12 +128,32 @@ def _merge_first(blocks: Iterator[bytes], is_enough: Callable[[bytes], bool]) ->
     yield from blocks
 
 
+def _infer_layout(
+    table: Table, options: ReadOptions
+) -> tuple[LongLayout | WideLayout, ReadOptions]:
+    """Infer the layout of the first block. Return it with the options that it needs: if the block
+    is ambiguous and the training data show how to read it, it is read in the same way.
+
+    Raises:
+        AmbiguousData: if the training data do not show how to read an ambiguous block.
+    """
+    try:
+        return infer_layout(table, options), options
+    except AmbiguousData as ambiguity:
+        roles = options.roles
+        answer = None if roles is None else roles.choose_reading(ambiguity.choices)
+        if answer is None:
+            raise
+    options = replace(options, **answer)  # type: ignore[arg-type]
+    return infer_layout(table, options), options
+
+
 def _is_enough(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:
     """Return whether the first lines are sufficient to find the series id column.
 
     A header and a row are sufficient if the options specify this column, if the header contains an
     unambiguous name for it, or if all columns are features or usual time columns. Otherwise,
-    `MIN_LINES` lines or `BLOCK_BYTES` bytes are sufficient.
+    `MIN_LINES` lines are sufficient, or two lines with at least `BLOCK_BYTES` bytes.
     """
     lines = head.count(b"\n")
     if lines < 2 or lines >= MIN_LINES or len(head) >= BLOCK_BYTES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.sentinels import MARKS, Others, Suspect, check_suspect
@@ -55,19 +54,31 @@ def _suspects(table: Table, values: Sequence[str]) -> list[Suspect]:
         f"SELECT v, count(*) FROM {cells} WHERE v IN ({listed}) GROUP BY v ORDER BY v"
     ):
         found[f"{value:g}"] = value, found.get(f"{value:g}", (0, 0))[1] + count
-    suspects = []
-    for value, count in found.values():
-        sides = (f"FILTER (v < {literal(value)})", f"FILTER (v > {literal(value)})")
-        below_and_above = table.one(
-            f"SELECT {', '.join(f'min(v) {s}, max(v) {s}, count(v) {s}' for s in sides)}"
-            f" FROM {cells} WHERE v NOT IN ({listed}) AND NOT isnan(v)"
+    if not found:
+        return []
+    marks = sorted(found.values())
+    # One query measures the values between two neighboring numbers for all numbers at once.
+    place = " + ".join(f"CAST(v > {literal(value)} AS INTEGER)" for value, _ in marks)
+    parts = {
+        int(at): Others(low, high, count)
+        for at, low, high, count in table.query(
+            f"SELECT {place} AS place, min(v), max(v), count(v) FROM {cells}"
+            f" WHERE v NOT IN ({listed}) AND NOT isnan(v) GROUP BY place"
         )
-        suspects.append(
-            Suspect(value, count, *map(_others, (below_and_above[:3], below_and_above[3:])))
+    }
+    return [
+        Suspect(
+            value, count,
+            _join([part for at, part in parts.items() if at <= k]),
+            _join([part for at, part in parts.items() if at > k]),
         )
-    return suspects
+        for k, (value, count) in enumerate(marks)
+    ]  # fmt: skip
 
 
-def _others(measured: tuple[Any, ...]) -> Others:
-    low, high, count = measured
-    return Others(low or 0.0, high or 0.0, count)
+def _join(parts: Sequence[Others]) -> Others:
+    """Return the values of several parts of a range."""
+    if not parts:
+        return Others(0.0, 0.0, 0)
+    low, high = min(part.low for part in parts), max(part.high for part in parts)
+    return Others(low, high, sum(part.count for part in parts))

@@ -163,13 +163,16 @@ def _source_with_folder_columns(
     connection: duckdb.DuckDBPyConnection, function: str, path: Path, **options: Any
 ) -> str:
     """Return SQL that calls a table function on a file. A folder such as `station=A` adds a column
-    to the table, unless the name of such a folder is a column of the file."""
-    folder_keys = {part.partition("=")[0].lower() for part in path.parts[:-1] if "=" in part}
-    if folder_keys:  # the database would replace a column of the file by the name of the folder
+    to the table, unless the file has a column with this name."""
+    folders = [part.split("=", 1) for part in path.parts[:-1] if "=" in part]
+    if folders:  # the database would replace a column of the file by the name of the folder
         source = sql_call(function, path, hive_partitioning=False, **options)
         described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-        if any(str(row[0]).lower() in folder_keys for row in described):
-            return source
+        names = {str(row[0]).lower() for row in described}
+        if any(key.lower() in names for key, _ in folders):
+            added = {key: value for key, value in folders if key.lower() not in names}
+            columns = [f"{literal(value)} AS {quote_name(key)}" for key, value in added.items()]
+            return f"(SELECT {', '.join(['*', *columns])} FROM {source})"
     return sql_call(function, path, **options)
 
 

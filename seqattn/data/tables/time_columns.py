@@ -162,6 +162,12 @@ def _has_constant_steps(table: Table, value: str) -> bool:
     return bool(steps < 2)
 
 
+def _has_times_of_day(table: Table, column: Column) -> bool:
+    """Return whether a column contains times such as 01:30 instead of whole numbers."""
+    has_type = table.types[table.header.index(column.name)].startswith("TIME")
+    return has_type or column.kind != "number"
+
+
 def combine_time_columns(
     table: Table, columns: Sequence[Column], options: ReadOptions
 ) -> TimeColumn:
@@ -177,7 +183,8 @@ def combine_time_columns(
     first, *others = columns
     date, note = _date_sql(table, first, options)
     if date is not None:
-        _check_units(table, names[1:], UNITS[3:])
+        if len(others) > 1 or not _has_times_of_day(table, others[0]):
+            _check_units(table, names[1:], UNITS[3:])
         times = [_clock_sql(table, column, unit)
                  for column, unit in zip(others, UNITS[3:], strict=False)]  # fmt: skip
     else:

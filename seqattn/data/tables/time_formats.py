@@ -11,6 +11,7 @@ from datetime import datetime
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.column import MIN_MATCHING_SHARE, Column, bad_cells
 from seqattn.data.tables.connection import literal
+from seqattn.data.tables.names import TIME_NAMES, fold_name
 from seqattn.data.tables.table import ROW, ROWS, Table
 
 _DATES = (
@@ -64,7 +65,7 @@ def find_formatted_time(table: Table, name: str, text: str, options: ReadOptions
     if options.time == "auto":
         series = () if options.series == "auto" else options.series
         assigned = {*series, *options.one_hot, *(options.features or ()), options.group}
-        if name in assigned:
+        if name in assigned or fold_name(name) not in TIME_NAMES:
             return None
     elif name not in options.time:
         return None
@@ -139,29 +140,36 @@ def _with_other_orders(table: Table, column: Column, time_format: str | None) ->
         if (
             not bad_cells(table, column.text, sql)[0]
             and table.one(f"SELECT {differs} FROM {ROWS}")[0]
-            and (other == swapped or _may_begin_with_year(table, sql, column.sql))
+            and (other == swapped or _may_begin_with_year(table, sql, column.sql, other))
         ):
             formats.append(other)
     return replace(column, formats=tuple(formats))
 
 
-def _may_begin_with_year(table: Table, year_first: str, day_first: str) -> bool:
-    """Return whether dates such as 20/01/02 may begin with the year, because the days then have at
-    least as many different values as the years, and at least as many rows are in order of time as
-    in the other reading.
+def _may_begin_with_year(table: Table, year_first: str, day_first: str, form: str) -> bool:
+    """Return whether dates such as 20/01/02 may begin with the year.
+
+    They may if the rows are closer to the order of time in this reading than in the other one, or
+    as close and the days have more different values than the years. An equal number of values is
+    enough for %y/%m/%d, because dates that begin with the day are rarely written with slashes and
+    two digits of the year.
 
     Args:
         table: the rows.
         year_first: SQL expression for the dates that begin with the year.
         day_first: SQL expression for the dates that begin with the day or month.
+        form: the format that begins with the year.
     """
     days, years = (f"count(DISTINCT date_part('{part}', y))" for part in ("day", "year"))
     rows = (
         f"SELECT y, d, lag(y) OVER (ORDER BY {ROW}) AS last_y, lag(d) OVER (ORDER BY {ROW}) AS"
         f" last_d FROM (SELECT {ROW}, {year_first} AS y, {day_first} AS d FROM {ROWS})"
     )
-    (is_plausible,) = table.one(
-        f"SELECT {days} >= {years} AND count(*) FILTER (y < last_y) <= count(*) FILTER (d < last_d)"
-        f" FROM ({rows})"
+    breaks_y, breaks_d = (  # rows against the order, which may ascend or descend
+        f"least(count(*) FILTER ({v} < last_{v}), count(*) FILTER ({v} > last_{v}))" for v in "yd"
     )
-    return bool(is_plausible)
+    more = ">=" if form == "%y/%m/%d" else ">"
+    by_year, by_day, has_more_days = table.one(
+        f"SELECT {breaks_y}, {breaks_d}, {days} {more} {years} FROM ({rows})"
+    )
+    return bool(by_year < by_day or (by_year == by_day and has_more_days))

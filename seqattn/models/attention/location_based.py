@@ -151,8 +151,9 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
 
 class LocationShiftAddressing(Location, knobs=ShiftConfig):
     """The location-based addressing of a Neural Turing Machine (Graves, Wayne and Danihelka 2014,
-    "Neural Turing Machines", eq. 7 to 9). A linear map of each query gives an interpolation gate g,
-    a distribution s over shifts and a sharpening factor gamma >= 1:
+    "Neural Turing Machines", eq. 7 to 9). Linear maps of each query, followed by activation
+    functions, give an interpolation gate g, a distribution s over shifts and a sharpening factor
+    gamma >= 1. The weights are computed as follows:
 
         gated = g content + (1 - g) previous                     (7)
         shifted(i) = sum over j of gated(i - j) s(j)             (8)
