@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import logging
 import os
 import re
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from seqattn.errors import CheckpointError, UsageError, install_command
 from seqattn.experiments import train_many
 from seqattn.export.check import MAX_DIFFERENCE, check_graphs
 from seqattn.export.onnx import trace_graphs
+from seqattn.export.quantization import quantize_int8
 from seqattn.models import FeatureSpec, build_model
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel
@@ -204,6 +206,31 @@ def test_the_same_run_is_exported_as_the_same_bytes(run: Path, exported: Path) -
     for path in sorted(again.glob("*.onnx")):
         assert path.read_bytes() == (exported / path.name).read_bytes()
     assert "check" not in json.loads((again / "card.json").read_text())
+
+
+def int8_weights(graph: onnx.GraphProto) -> Iterator[np.ndarray]:
+    yield from (numpy_helper.to_array(each) for each in graph.initializer
+                if each.data_type == onnx.TensorProto.INT8)  # fmt: skip
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from int8_weights(attribute.g)
+
+
+def test_int8_weights_leave_room_for_the_sums_of_their_products(exported: Path) -> None:
+    """Without VNNI instructions, sums of products with 8-bit weights overflow."""
+    for name in ("encoder", "step", "free_running"):
+        weights = [*int8_weights(onnx.load(exported / f"{name}.int8.onnx").graph)]
+        sizes = [int(np.abs(each.astype(int)).max()) for each in weights if each.ndim == 2]
+        assert sizes
+        assert max(sizes) <= 64
+
+
+def test_an_export_adds_no_log_handler(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime's quantization adds one, which prints the log of every later training."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    quantize_int8(onnx.load(exported / "step.onnx"))
+    assert logging.getLogger().handlers == []
 
 
 def test_onnx_runtime_writes_no_telemetry(run: Path, tmp_path: Path) -> None:

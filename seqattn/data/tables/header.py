@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,12 +45,23 @@ def without_comments(
 
 def _ends_in_quotes(line: str, delimiter: str) -> bool:
     """Return whether a quoted cell continues on the next line."""
-    text = line.rstrip("\r\n") + "\n"  # the reader keeps the line end only in quotes
+    text = line.rstrip("\r\n")
+    if _whole_cells(delimiter).fullmatch(text):  # faster than the reader
+        return False
+    text += "\n"  # the reader keeps the line end only in quotes
     try:
         cells = next(csv.reader([text], delimiter=delimiter, skipinitialspace=delimiter == " "))
     except csv.Error:  # a cell is too long; the database describes this error
         return False
     return cells[-1].endswith("\n")
+
+
+@functools.cache
+def _whole_cells(delimiter: str) -> re.Pattern[str]:
+    """Return the pattern of a line whose cells are in quotes or contain no quotes."""
+    mark = re.escape(delimiter)
+    cell = rf'(?:"[^"]*(?:""[^"]*)*"|[^"{mark}]*)'
+    return re.compile(f"{cell}(?:{mark}{cell})*")
 
 
 def is_like_value(cell: str) -> bool:
