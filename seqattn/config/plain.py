@@ -59,8 +59,8 @@ def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath
 
 
 def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Return the values that differ between two configs. The result is a mapping from dotted path
-    to a pair (old, new)."""
+    """Return the values that differ between two configs. The result maps each dotted path to a
+    pair (old, new)."""
     before = {".".join(at): value for at, value in leaves(as_plain(old))}
     after = {".".join(at): value for at, value in leaves(as_plain(new))}
     return {

@@ -284,7 +284,8 @@ The column "worst time" contains the duration of the longest attempt, from the s
 check, and the column "worst memory" contains the highest memory of any attempt. The memory is that of seqattn's own
 processes. Two faults were tested at a time on two cores, and other programs may have run at the same time, so the times
 are upper limits. `make torture` measures every row. To measure selected rows, run
-`python -m tests.faults.torture --only NAMES` with names from the first column.
+`python -m tests.faults.torture --only NAMES`, where NAMES are names from the first column, separated
+by commas.
 
 """
 DETAILS = "For some of the faults, the following list gives additional results:"

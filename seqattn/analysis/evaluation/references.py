@@ -15,7 +15,7 @@ from seqattn.data.units import Units
 
 @dataclass(frozen=True)
 class ReferenceLosses:
-    """The reference losses of a part of the data, which do not depend on the model.
+    """The reference losses of a part of the data. They do not depend on the model.
 
     The losses are mean squared errors. If the data are scaled, each error is divided by the scale
     of its feature and then squared. The RMSE and the MAE are in the units of the data.

@@ -37,8 +37,8 @@ class Table:
             file as text.
         is_text: whether the file is a text file.
         notes: notes for the user.
-        empty_words: up to three different contents of the empty cells in each text column that was
-            cleaned, by column name.
+        empty_words: for each text column that was cleaned, by column name, up to three different
+            texts of cells that count as empty, such as "NA".
         delimiter: delimiter of a text file, or None for other files.
         texts: SQL expression for the text of each typed column of a text file, by column name.
         known: cached results of queries, which are valid until the rows change.
