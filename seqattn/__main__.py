@@ -27,7 +27,7 @@ def main() -> None:
     """
     gc.set_threshold(*GC_THRESHOLDS)
     _limit_numpy_threads()
-    atexit.register(_skip_last_scan)  # the function registered first is called last
+    atexit.register(_skip_scans_at_exit)  # the function registered first is called last
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit_on_signal)
     _open_closed_streams()
@@ -47,14 +47,20 @@ def _limit_numpy_threads() -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _skip_last_scan() -> None:
-    """Prevent the garbage collector's last scan at exit, unless a plugin or a library of
-    `NEED_LAST_SCAN` is loaded. A plugin may need the scan, which closes the files that the plugin
-    left open."""
+def _skip_scans_at_exit() -> None:
+    """Prevent the garbage collector's scans at exit that are not needed.
+
+    Python scans all objects twice at exit: before and after it clears the modules. A plugin may
+    need both scans, because they close the files that the plugin left open. A library of
+    `NEED_LAST_SCAN` needs only the second.
+    """
     extension = sys.modules.get("seqattn.config.extension")
-    has_plugins = extension is not None and extension.SOURCES
-    if not has_plugins and NEED_LAST_SCAN.isdisjoint(sys.modules):
+    if extension is not None and extension.SOURCES:
+        return
+    if NEED_LAST_SCAN.isdisjoint(sys.modules):
         gc.freeze()
+    else:
+        gc.disable()
 
 
 def _open_closed_streams() -> None:

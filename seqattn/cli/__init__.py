@@ -7,6 +7,7 @@ traceback, and exits with the exit code of the error.
 
 from __future__ import annotations
 
+import copy
 import signal
 import sys
 from collections.abc import Callable
@@ -117,7 +118,7 @@ def main() -> None:
     print_key_warnings()
     try:
         try:
-            app(prog_name="seqattn")
+            _program_with(sys.argv[1:2])(prog_name="seqattn")
         finally:
             flush_stdout()
     except SeqattnError as error:
@@ -125,6 +126,16 @@ def main() -> None:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         _fail(StorageError(f"{place}{error.strerror or error}."))
+
+
+def _program_with(names: list[str]) -> typer.Typer:
+    """Return the program with only the given commands, or the whole program if a name is not that
+    of a command. Typer builds all commands of a program before it runs one, which takes 0.05
+    seconds for the whole program."""
+    program = copy.copy(app)
+    program.registered_commands = [each for each in app.registered_commands if each.name in names]
+    program.registered_groups = [each for each in app.registered_groups if each.name in names]
+    return program if program.registered_commands or program.registered_groups else app
 
 
 def _handle_signal(number: int, frame: Any) -> None:

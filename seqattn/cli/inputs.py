@@ -19,7 +19,6 @@ from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_s
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
 from seqattn.data.files import COMPRESSED_SUFFIXES, Chunk, file_format
-from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
 from seqattn.data.files.writing import (
     ForecastSteps,
     TableWriter,
@@ -28,6 +27,7 @@ from seqattn.data.files.writing import (
     round_forecast,
 )
 from seqattn.data.sequences import Floats
+from seqattn.data.table_style import DEFAULT_STYLE, TableStyle
 from seqattn.runs.output_files import output_file, write_output
 from seqattn.runs.storage import npz_bytes
 from seqattn.training import LoadedModel

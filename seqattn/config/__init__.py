@@ -24,6 +24,7 @@ from seqattn.config.knobs import *  # noqa: F403
 from seqattn.config.mistakes import nearest
 from seqattn.config.plain import (
     PATH_KEYS,
+    UNKNOWN_PATH,
     as_plain,
     as_value,
     config_differences,
@@ -38,9 +39,9 @@ from seqattn.config.renames import RenamedKeyWarning
 from seqattn.config.sections import all_keys, json_schema
 
 __all__ = [
-    "DEFAULT", "PATH_KEYS", "ConfigSource", "Draft", "Override", "PluginChangedWarning",
-    "RenamedKeyWarning", "Resolved", "all_keys", "as_plain", "as_value", "config_differences",
-    "from_plain", "json_schema", "leaves", "load_plugin", "nearest", "read_stored", "resolve",
-    "to_yaml", "upgrade_stored", "without_paths",
+    "DEFAULT", "PATH_KEYS", "UNKNOWN_PATH", "ConfigSource", "Draft", "Override",
+    "PluginChangedWarning", "RenamedKeyWarning", "Resolved", "all_keys", "as_plain", "as_value",
+    "config_differences", "from_plain", "json_schema", "leaves", "load_plugin", "nearest",
+    "read_stored", "resolve", "to_yaml", "upgrade_stored", "without_paths",
 ]  # fmt: skip
 __all__ += knobs.__all__

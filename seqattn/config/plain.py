@@ -70,6 +70,10 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     }
 
 
+UNKNOWN_PATH = "unknown"
+"""Placeholder for the path in the config of a checkpoint, because checkpoints store no paths."""
+
+
 def without_paths(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain data of a config without the paths of data files, and with the file names of
     plugins instead of their paths."""

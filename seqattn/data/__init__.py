@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqattn.config import Data, OwnFile, Squares
-from seqattn.data import file_dataset, tasks
+from seqattn.data import tasks
 from seqattn.data.baselines import NaiveForecast
 from seqattn.data.metrics import InSample
 from seqattn.data.plugin_tasks import PLUGIN_TASKS, register_task
@@ -24,7 +24,9 @@ def load_data(config: Data) -> Splits:
         PluginError: if a plugin task fails, or if it returns sequences that cannot be used.
     """
     if isinstance(config, OwnFile):
-        return file_dataset.load_file_dataset(config)
+        from seqattn.data.file_dataset import load_file_dataset
+
+        return load_file_dataset(config)
     train = tasks.generate(config, config.n_train, config.train_seed)
     return Splits(
         train=train, validation=tasks.generate(config, config.n_validation, config.validation_seed),

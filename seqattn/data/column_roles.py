@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from seqattn.data.files.style import TableStyle
+from seqattn.data.table_style import TableStyle
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:

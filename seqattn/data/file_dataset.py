@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqattn.config import OwnFile
+from seqattn.config import UNKNOWN_PATH, OwnFile
 from seqattn.data.cutting import cut_series
 from seqattn.data.files import Chunk, Ragged
 from seqattn.data.fitting import fit_scaling
@@ -33,8 +33,6 @@ from seqattn.data.windows import Windows
 from seqattn.errors import DataError
 from seqattn.rng import rng_for
 
-UNKNOWN = "unknown"
-"""Placeholder for the path in the config of a checkpoint, because checkpoints store no paths."""
 MAX_FITTED_VALUES = 2**27
 """Maximum number of values in the training sequences to which baselines are fitted."""
 MAX_LISTED_SERIES = 10**5
@@ -127,10 +125,10 @@ def _read_parts(config: OwnFile) -> list[Series]:
     """Read the series of each path in a config.
 
     Raises:
-        DataError: if the config contains `UNKNOWN` instead of a path, or if two parts contain the
-            same file or files with the same content.
+        DataError: if the config contains `UNKNOWN_PATH` instead of a path, or if two parts contain
+            the same file or files with the same content.
     """
-    if config.path == UNKNOWN:
+    if config.path == UNKNOWN_PATH:
         raise DataError(
             "a checkpoint does not store the path of its training data. Give a run folder, or your"
             " own sequences with --input."

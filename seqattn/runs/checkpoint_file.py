@@ -16,9 +16,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from seqattn.config import Config, as_plain, from_plain, without_paths
+from seqattn.config import UNKNOWN_PATH, Config, as_plain, from_plain, without_paths
 from seqattn.data import DataSpec
-from seqattn.data.file_dataset import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.runs.checksummed import load_checksummed, save_checksummed
 
@@ -76,7 +75,7 @@ class CheckpointFile:
         plain = self.metadata["config"]
         section = plain.get("data")
         if isinstance(section, dict) and section.get("kind") in ("file", "stream"):
-            plain = {**plain, "data": {**section, "path": UNKNOWN}}
+            plain = {**plain, "data": {**section, "path": UNKNOWN_PATH}}
         try:
             return from_plain(plain, str(self.path))
         except ConfigError as error:

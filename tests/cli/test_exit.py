@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seqattn import __main__
+from seqattn import __main__, cli
 from seqattn.cli import stop_signals
 from tests.conftest import fresh_process
 
@@ -25,18 +26,31 @@ def test_a_data_error_is_the_only_line_on_stderr(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("library", ["duckdb", "onnx"])
-def test_the_last_scan_is_skipped_only_without_libraries_that_need_it(
+def test_the_scans_at_exit_are_skipped_as_far_as_the_loaded_libraries_allow(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frozen = list[bool]()
-    monkeypatch.setattr("gc.freeze", lambda: frozen.append(True))
+    calls = list[str]()
+    for name in ("freeze", "disable"):
+        monkeypatch.setattr(f"gc.{name}", functools.partial(calls.append, name))
     for name in __main__.NEED_LAST_SCAN:
         monkeypatch.delitem(sys.modules, name, raising=False)
-    __main__._skip_last_scan()
-    assert frozen
+    __main__._skip_scans_at_exit()
     monkeypatch.setitem(sys.modules, library, sys)
-    __main__._skip_last_scan()
-    assert len(frozen) == 1
+    __main__._skip_scans_at_exit()
+    assert calls == ["freeze", "disable"]
+
+
+def test_only_the_given_command_is_built() -> None:
+    assert [each.name for each in cli._program_with(["inspect"]).registered_commands] == ["inspect"]
+    assert [each.name for each in cli._program_with(["data"]).registered_groups] == ["data"]
+    for names in ([], ["--help"], ["inspekt"]):
+        assert cli._program_with(names) is cli.app
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    done = fresh_process(["inspekt", "run"], tmp_path)
+    assert done.returncode == 2
+    assert "Did you mean 'inspect'?" in done.stderr
 
 
 def test_unbuffered_output_to_a_full_disk_is_an_error(tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ from seqattn.config import resolve
 from seqattn.data import inspect as reader
 from seqattn.data import reading
 from seqattn.data.files import ReadOptions, read_all, step_text
-from seqattn.data.files.style import TableStyle
 from seqattn.data.files.writing import TableWriter
 from seqattn.data.spacing import Spacing
+from seqattn.data.table_style import TableStyle
 from seqattn.errors import DataError, UsageError, install_command
 from tests.conftest import ROOT, Ended
 from tests.real_files import FOLDER, TINY, options_of

@@ -6,9 +6,8 @@ import dataclasses
 import warnings
 from pathlib import Path
 
-from seqattn.config import Config, OwnFile, read_stored
+from seqattn.config import UNKNOWN_PATH, Config, OwnFile, read_stored
 from seqattn.data import Splits, load_data
-from seqattn.data.file_dataset import UNKNOWN
 from seqattn.errors import CheckpointError, ConfigError, UsageError
 from seqattn.runs import RunFolder, find_run
 from seqattn.training import (
@@ -96,5 +95,5 @@ def remove_paths(config: Config) -> Config:
     """Return a copy of a config without the paths of the data files."""
     if not isinstance(config.data, OwnFile):
         return config
-    none = {"path": UNKNOWN, "validation_path": None, "test_path": None}
+    none = {"path": UNKNOWN_PATH, "validation_path": None, "test_path": None}
     return config.model_copy(update={"data": config.data.model_copy(update=none)})

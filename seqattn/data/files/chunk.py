@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
 from seqattn.data.sequences import Integers, row_blocks
+from seqattn.data.table_style import DEFAULT_STYLE, TableStyle
 from seqattn.errors import DataError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
-from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
 from seqattn.data.files.temporary import path_of, unnamed_file
+from seqattn.data.table_style import DEFAULT_STYLE, TableStyle
 from seqattn.data.tables.connection import literal, sql_call
 from seqattn.errors import UsageError, install_command
 

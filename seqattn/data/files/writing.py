@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.style import DEFAULT_STYLE, TableStyle
 from seqattn.data.files.table_file import TEXT_FORMATS, TableFile
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.data.spacing import Frequency, Spacing
+from seqattn.data.table_style import DEFAULT_STYLE, TableStyle
 from seqattn.errors import DataError
 
 SEQUENCE, STEP = "sequence", "step"
