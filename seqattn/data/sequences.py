@@ -242,16 +242,3 @@ def row_blocks(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.f
     at_once = max(1, MAX_BLOCK_VALUES // max(1, row_size))
     for first in range(0, len(values), at_once):
         yield first, values[first : first + at_once]
-
-
-def pad_sequences(rows: Sequence[Floats], features: int) -> tuple[Floats, Integers]:
-    """Pad arrays (L, F) of different lengths L with zeros to the longest length.
-
-    Returns:
-        one array (N, longest L, F), and the lengths (N,).
-    """
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    points = np.zeros((len(rows), int(lengths.max(initial=0)), features))
-    for padded, row in zip(points, rows, strict=True):
-        padded[: len(row)] = row
-    return points, lengths

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqattn.data.sequences import Floats, Integers, Sequences, pad_sequences
+from seqattn.data.sequences import Floats, Integers, Sequences
 
 CORNERS = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, 1.0], [1.0, -1.0]])
 FEATURES = ("x", "y")
@@ -20,7 +20,7 @@ DIRECTIONS = ("counter-clockwise", "clockwise")
 
 def draw_walks(
     n: int, seed: int, *, noise: float = 0.1, variable_length: bool = False
-) -> tuple[list[Floats], list[Floats], Integers]:
+) -> tuple[Floats, Floats, Integers, Integers]:
     """Draw whole sequences, which are not yet cut into source and target.
 
     Args:
@@ -30,20 +30,23 @@ def draw_walks(
         variable_length: whether sequences have 2, 3 or 4 corners instead of always 4.
 
     Returns:
-        points: n arrays (L, 2) of noisy points.
-        corners: n arrays (L, 2), the points without noise.
-        directions: array (n,), 1 for clockwise and 0 for counter-clockwise.
+        points: (n, 4, 2) noisy points; 0 after the end of a sequence.
+        corners: (n, 4, 2), the points without noise.
+        lengths: (n,) number of corners.
+        directions: (n,) 1 for clockwise and 0 for counter-clockwise.
     """
     stream = np.random.RandomState(seed)
     bases = stream.randint(4, size=n)
     lengths = stream.randint(3, size=n) + 2 if variable_length else np.full(n, 4)
     directions = stream.randint(2, size=n)
-    corners = [
-        _corners(base, direction)[:length]
-        for base, direction, length in zip(bases, directions, lengths, strict=True)
-    ]
-    points = [walk + stream.randn(len(walk), 2) * noise for walk in corners]
-    return points, corners, directions.astype(np.int64)
+    # A counter-clockwise sequence contains the corners of the clockwise sequence in reverse order.
+    order = np.where(directions[:, None] == 1, np.arange(4), np.arange(4)[::-1])
+    corners = CORNERS[(bases[:, None] + order) % 4]
+    is_valid = np.arange(4) < lengths[:, None]
+    corners[~is_valid] = 0.0
+    points = corners.copy()
+    points[is_valid] += stream.randn(int(lengths.sum()), 2) * noise
+    return points, corners, lengths.astype(np.int64), directions.astype(np.int64)
 
 
 def generate_squares(
@@ -54,21 +57,17 @@ def generate_squares(
     The last corner of a short sequence is always in the target, so that source and target have at
     least one corner each.
     """
-    points, corners, directions = draw_walks(n, seed, noise=noise, variable_length=variable_length)
-    cuts = [min(source_length, len(walk) - 1) for walk in points]
-    source, source_lengths = pad_sequences(
-        [walk[:cut] for walk, cut in zip(points, cuts, strict=True)], len(FEATURES)
+    points, corners, lengths, directions = draw_walks(
+        n, seed, noise=noise, variable_length=variable_length
     )
-    target, target_lengths = pad_sequences(
-        [walk[cut:] for walk, cut in zip(points, cuts, strict=True)], len(FEATURES)
-    )
-    ideal, _ = pad_sequences(
-        [_ideal_target(walk, cut) for walk, cut in zip(corners, cuts, strict=True)], len(FEATURES)
-    )
+    cuts = np.minimum(source_length, lengths - 1)
+    S = int(cuts.max(initial=0))
     return Sequences(
-        source=source, source_lengths=source_lengths, target=target, target_lengths=target_lengths,
-        features=FEATURES, ids=tuple(map(str, range(n))),
-        labels=tuple(DIRECTIONS[direction] for direction in directions), ideal=ideal,
+        source=np.where((np.arange(S) < cuts[:, None])[..., None], points[:, :S], 0.0),
+        source_lengths=cuts, target=_after_cuts(points, cuts, lengths),
+        target_lengths=lengths - cuts, features=FEATURES, ids=tuple(map(str, range(n))),
+        labels=tuple(DIRECTIONS[direction] for direction in directions),
+        ideal=_ideal_target(corners, cuts, lengths),
     )  # fmt: skip
 
 
@@ -97,22 +96,21 @@ def opposite_corner(source: Floats, source_lengths: Integers, steps: int) -> Flo
     return np.stack([walk[rows, source_lengths + step] for step in range(steps)], axis=1)
 
 
-def _ideal_target(corners: Floats, cut: int) -> Floats:
-    """Return the best forecast of the corners from index `cut` on, given the true corners before
-    index `cut`.
+def _after_cuts(points: Floats, cuts: Integers, lengths: Integers) -> Floats:
+    """Return the points from index `cuts` (n,) on of each sequence, padded with 0 at the end."""
+    steps = np.arange((lengths - cuts).max(initial=0))
+    rest = np.take_along_axis(points, np.minimum(cuts[:, None] + steps, 3)[..., None], axis=1)
+    return np.where((steps < (lengths - cuts)[:, None])[..., None], rest, 0.0)
+
+
+def _ideal_target(corners: Floats, cuts: Integers, lengths: Integers) -> Floats:
+    """Return the best forecast of the corners from index `cuts` on, given the true corners before
+    this index.
 
     Two corners determine the direction, and thus all other corners. If only one corner is known,
     its two neighbors may follow in either order. The mean of the two neighbors, which is the center
     of the square, has the lowest expected error.
     """
-    rest = corners[cut:].copy()
-    if cut == 1:
-        rest[::2] = 0.0
-    return rest
-
-
-def _corners(base: int, direction: int) -> Floats:
-    """Return four corners in clockwise order, starting from corner `base`. If `direction` is 0,
-    reverse the order."""
-    clockwise = CORNERS[(base + np.arange(4)) % 4]
-    return clockwise if direction else clockwise[::-1]
+    target = _after_cuts(corners, cuts, lengths)
+    target[cuts == 1, ::2] = 0.0
+    return target
