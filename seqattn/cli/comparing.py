@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -27,6 +28,7 @@ from seqattn.cli.torchrun import check_not_distributed
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
+    from seqattn.analysis.comparison.result import ComparisonResult
     from seqattn.config.comparing import ComparisonPlan
 
 MIN_SEQUENCES = 1_000_000
@@ -105,12 +107,12 @@ def compare_command(
         config, options.changes, design.vary or [], along=design.along, seeds=design.seeds,
         resample_data=design.resample_data,
     )  # fmt: skip
+    has_workers = engine.engine == "process" and compute.device != "cuda"
+    draw = _start_workers_early(planned, options.output_dir, engine.jobs) if has_workers else None
     with (
         defer_stop_signals() as stop_request,
         show_progress(planned.name, quiet, stop_request) as callbacks,
     ):
-        if engine.engine == "process" and compute.device != "cuda":
-            _start_workers_early(planned, options.output_dir, engine.jobs)
         from seqattn.experiments import Launch
         from seqattn.experiments.compare import run_comparison
         from seqattn.experiments.ray_cluster import RayCluster
@@ -119,7 +121,7 @@ def compare_command(
             planned, options.output_dir, device=compute.device, threads=compute.threads,
             plots=plots == "each", callbacks=callbacks,
             launch=Launch(config_path=config, provenance=provenance({}), workers=engine.jobs),
-            ray=RayCluster(engine.ray_address) if engine.engine == "ray" else None,
+            ray=RayCluster(engine.ray_address) if engine.engine == "ray" else None, draw=draw,
         )  # fmt: skip
     with ignore_closed_pipe():
         if table is not None:
@@ -128,7 +130,9 @@ def compare_command(
             print_comparison(result)
 
 
-def _start_workers_early(plan: ComparisonPlan, output_dir: Path, jobs: int | None) -> None:
+def _start_workers_early(
+    plan: ComparisonPlan, output_dir: Path, jobs: int | None
+) -> Callable[[ComparisonResult], None] | None:
     """Start the fork server if worker processes will probably train the runs of the comparison.
     The server and this process then import torch at the same time.
 
@@ -136,9 +140,13 @@ def _start_workers_early(plan: ComparisonPlan, output_dir: Path, jobs: int | Non
         plan: the variants and seeds.
         output_dir: the parent of the comparison folder.
         jobs: the requested number of workers; None to let the program choose the number.
+
+    Returns:
+        function that draws the pictures in processes of the server; None to draw them in this
+        process.
     """
+    from seqattn.cli.picture_processes import start_comparison_server
     from seqattn.runs import RunFolder
-    from seqattn.runs.fork_server import start_fork_server
 
     sequences = sum(
         variant.config.training.epochs * getattr(variant.config.data, "n_train", MIN_SEQUENCES)
@@ -148,4 +156,5 @@ def _start_workers_early(plan: ComparisonPlan, output_dir: Path, jobs: int | Non
     )
     pays = sequences >= MIN_SEQUENCES and (os.cpu_count() or 1) > 1
     if len(plan.variants) > 1 and jobs != 1 and (pays or jobs is not None):
-        start_fork_server()
+        return start_comparison_server()
+    return None

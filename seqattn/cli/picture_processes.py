@@ -1,4 +1,4 @@
-"""Functions that draw each picture of a run in a separate process.
+"""Functions that draw each picture of a run or a comparison in a separate process.
 
 For a small run, the import of matplotlib and the drawing of three pictures take a third of the time
 of the command. The fork server therefore imports matplotlib while this process imports torch and
@@ -12,12 +12,24 @@ import contextlib
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from seqattn.runs import RunFolder
-from seqattn.runs.fork_server import DRAWING_MODULES, end_with_parent, start_fork_server
+from seqattn.runs.fork_server import (
+    DRAWING_MODULES,
+    TRAINING_MODULES,
+    end_with_parent,
+    start_fork_server,
+)
 from seqattn.runs.storage import core_count, temporary_path
+
+if TYPE_CHECKING:
+    from seqattn.analysis.comparison.result import ComparisonResult
+
+COMPARISON_MODULES = (*TRAINING_MODULES, "seqattn.plots.comparison_pictures")
+_Source = TypeVar("_Source", RunFolder, "ComparisonResult")
 
 
 def start_drawing_server() -> Callable[[RunFolder], Generator[Path]] | None:
@@ -28,11 +40,27 @@ def start_drawing_server() -> Callable[[RunFolder], Generator[Path]] | None:
     if the system has no fork server, or if the main module is not the command line. The pictures
     are then drawn in this process.
     """
-    if "matplotlib" in sys.modules or core_count() == 1 or not _is_command_line():
-        return None
-    if start_fork_server(DRAWING_MODULES).get_start_method() != "forkserver":
+    if _should_draw_here() or start_fork_server(DRAWING_MODULES).get_start_method() != "forkserver":
         return None
     return _draw_run
+
+
+def start_comparison_server() -> Callable[[ComparisonResult], None] | None:
+    """Start the fork server with torch for worker processes, and with matplotlib. Return a function
+    like `comparison_pictures.draw_comparison` that draws each picture in a separate process.
+
+    If the pictures are drawn in this process, for a reason that `start_drawing_server` lists, the
+    server does not import matplotlib, and the function returns None.
+    """
+    draws_here = _should_draw_here()
+    context = start_fork_server(TRAINING_MODULES if draws_here else COMPARISON_MODULES)
+    if draws_here or context.get_start_method() != "forkserver":
+        return None
+    return _draw_comparison
+
+
+def _should_draw_here() -> bool:
+    return "matplotlib" in sys.modules or core_count() == 1 or not _is_command_line()
 
 
 def _is_command_line() -> bool:
@@ -48,15 +76,45 @@ def _is_command_line() -> bool:
 
 
 def _draw_run(folder: RunFolder) -> Generator[Path]:
-    """Draw each picture of a run in a separate process, and yield the path of the picture.
+    """Draw each picture of a run in a separate process, and yield the path of the picture."""
+    start_fork_server(DRAWING_MODULES)  # again, if it has been killed
+    yield from _draw_in_processes(_draw_run_picture, folder, folder.pictures)
+
+
+def _draw_comparison(result: ComparisonResult) -> None:
+    """Draw each picture of a comparison in a separate process."""
+    start_fork_server(COMPARISON_MODULES)  # again, if it has been killed
+    for _ in _draw_in_processes(_draw_comparison_picture, result, result.pictures):
+        pass
+
+
+def _draw_run_picture(folder: RunFolder, path: Path) -> None:
+    from seqattn.plots.run_pictures import draw_picture
+
+    draw_picture(folder, path)
+
+
+def _draw_comparison_picture(result: ComparisonResult, path: Path) -> None:
+    from seqattn.plots.comparison_pictures import draw_picture
+
+    draw_picture(result, path)
+
+
+def _draw_in_processes(
+    draw: Callable[[_Source, Path], None], source: _Source, pictures: Sequence[Path]
+) -> Generator[Path]:
+    """Draw each picture in a separate process, and yield the path of the picture.
 
     If a drawing process fails, the calling process draws the picture again and raises any error.
+
+    Args:
+        draw: function that draws one picture.
+        source: the run or the comparison, the first argument of `draw`.
+        pictures: the paths of the pictures, the second argument of `draw`.
     """
-    start_fork_server(DRAWING_MODULES)  # again, if it has been killed
     context = multiprocessing.get_context("forkserver")
-    pictures = folder.pictures
     processes = {
-        path: context.Process(target=_draw_picture, args=(folder, path)) for path in pictures
+        path: context.Process(target=_draw_and_exit, args=(draw, source, path)) for path in pictures
     }
     try:
         with contextlib.suppress(EOFError, OSError):
@@ -66,9 +124,7 @@ def _draw_run(folder: RunFolder) -> Generator[Path]:
             if process.pid is not None:
                 process.join()
             if process.exitcode != 0:
-                from seqattn.plots.run_pictures import draw_picture
-
-                draw_picture(folder, path)
+                draw(source, path)
             yield path
     finally:
         for path, process in processes.items():
@@ -78,13 +134,11 @@ def _draw_run(folder: RunFolder) -> Generator[Path]:
                 temporary_path(path, process.pid).unlink(missing_ok=True)
 
 
-def _draw_picture(folder: RunFolder, path: Path) -> None:
+def _draw_and_exit(draw: Callable[[_Source, Path], None], source: _Source, path: Path) -> None:
     """Draw one picture. This function is the main function of a drawing process."""
     end_with_parent()
     try:
-        from seqattn.plots.run_pictures import draw_picture
-
-        draw_picture(folder, path)
+        draw(source, path)
     except BaseException:
         os._exit(1)  # the parent process reports the error
     os._exit(0)

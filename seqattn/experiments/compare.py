@@ -29,7 +29,6 @@ from seqattn.config.comparing import ComparisonPlan
 from seqattn.errors import CheckpointError, FolderLockedError, Interrupted, UsageError
 from seqattn.experiments import Callbacks, Launch, ray_cluster, train_many
 from seqattn.experiments.run_environment import find_git_revision
-from seqattn.plots.comparison_pictures import draw_comparison
 from seqattn.runs import COMPARISON as MANIFEST_NAME
 from seqattn.runs import PAGE, RunFolder, read_manifest
 from seqattn.runs.storage import exclusive_lock, write_json
@@ -45,6 +44,7 @@ def run_comparison(
     callbacks: Callbacks | None = None,
     launch: Launch | None = None,
     ray: ray_cluster.RayCluster | None = None,
+    draw: Callable[[ComparisonResult], None] | None = None,
 ) -> ComparisonResult:
     """Train each variant with each seed, and write tables and pictures of the results.
 
@@ -57,6 +57,8 @@ def run_comparison(
             comparison.
         device, threads, callbacks, launch: see `train_many`.
         ray: the cluster that trains the runs; None to train the runs without Ray.
+        draw: function that writes the pictures of the comparison; None to draw them in this
+            process.
 
     Returns:
         the result of all seeds in the folder, including those of earlier calls.
@@ -93,11 +95,17 @@ def run_comparison(
                 interrupted.exit_code - 128,
                 f"saved to {path}; run the same command again to continue.",
             ) from None
-        return _write_result(path, comparison, callbacks)
+        result = _write_tables(path, comparison, callbacks)
+        if draw is None:
+            from seqattn.plots.comparison_pictures import draw_comparison  # matplotlib is slow
+
+            draw = draw_comparison
+        draw(result)
+        return result
 
 
-def _write_result(path: Path, comparison: ComparisonPlan, callbacks: Callbacks) -> ComparisonResult:
-    """Write the tables and pictures that describe all runs in the folder."""
+def _write_tables(path: Path, comparison: ComparisonPlan, callbacks: Callbacks) -> ComparisonResult:
+    """Write the tables that describe all runs in the folder."""
     result = _collect_result(path, comparison)
     seeds = {seed for variant in result.variants for seed in variant.folders}
     if earlier := sorted(seeds - set(comparison.seeds)):
@@ -107,7 +115,6 @@ def _write_result(path: Path, comparison: ComparisonPlan, callbacks: Callbacks) 
         )
     if write_tables(result):
         (path / PAGE).unlink(missing_ok=True)  # the report shows the old numbers
-    draw_comparison(result)
     return result
 
 

@@ -51,7 +51,8 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def _with_group_id(jobs: Sequence[Job], group_id: str) -> list[Job]:
-    return [replace(job, group_id=group_id) for job in jobs]
+    # The models of a group have the same config, so their parameters are counted once.
+    return [replace(job, group_id=group_id, counted=jobs[0].parameters) for job in jobs]
 
 
 def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:

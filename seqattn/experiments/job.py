@@ -92,6 +92,7 @@ class Job:
         is_restarted: whether the run starts over because other runs of its group have no
             checkpoint.
         skip_map: fitted initial map of `model.skip: linear`; None if no map was fitted.
+        counted: the number of parameters of the model; None if they are not counted yet.
     """
 
     config: Config
@@ -108,6 +109,7 @@ class Job:
     changed_plugins: tuple[str, ...] = ()
     is_restarted: bool = False
     skip_map: RidgeMap | None = None
+    counted: int | None = None
 
     @property
     def position(self) -> tuple[int, int]:
@@ -164,6 +166,8 @@ class Job:
     @cached_property
     def parameters(self) -> int:
         """The number of parameters of the model."""
+        if self.counted is not None:
+            return self.counted
         return count_parameters(self.config.model, FeatureSpec.of(self.spec), self.lengths)
 
     def new_model(self) -> Seq2SeqModel:

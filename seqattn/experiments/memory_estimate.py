@@ -156,7 +156,16 @@ def check_memory_of_runs(configs: Sequence[Config]) -> None:
             estimate.
     """
     # Configs that differ only in their seeds have the same size.
-    for config in {repr((c.data, c.model, c.training.batch_size)): c for c in configs}.values():
+    seeds = dict.fromkeys(("train_seed", "validation_seed", "test_seed"), 0)
+    sizes = {
+        repr((
+            config.data.model_copy(update=seeds) if isinstance(config.data, Generated)
+            else config.data,
+            config.model, config.training.batch_size,
+        )): config
+        for config in configs
+    }  # fmt: skip
+    for config in sizes.values():
         check_memory(config)
     _check_data_fits(configs)
 

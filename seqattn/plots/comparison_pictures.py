@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,14 +47,24 @@ def draw_comparison(result: ComparisonResult) -> None:
     that did not diverge. If a picture cannot be drawn, the function deletes the old picture file,
     because the old picture is outdated.
     """
+    for path in result.pictures:
+        draw_picture(result, path)
+
+
+def draw_picture(result: ComparisonResult, path: Path) -> None:
+    """Write or delete one picture of a comparison; see `draw_comparison`.
+
+    Args:
+        result: the comparison.
+        path: one of `result.pictures`.
+    """
     variants = [variant for variant in result.variants if variant.losses]
     has_losses = any(variant.summaries for variant in variants)
-    for name, draw in PICTURES.items():
-        content = draw(result, variants) if has_losses else None
-        if content is None:
-            (result.path / name).unlink(missing_ok=True)
-        else:
-            atomic_write(result.path / name, content)
+    content = PICTURES[path.name](result, variants) if has_losses else None
+    if content is None:
+        path.unlink(missing_ok=True)
+    else:
+        atomic_write(path, content)
 
 
 def _loss_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes:

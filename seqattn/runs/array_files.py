@@ -7,7 +7,7 @@ of target steps, S the number of source steps, and F the number of features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -195,7 +195,7 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
     attention = read_attention(path, max_rows)
     if not predictions.exists():
         return attention
-    ids = read_predictions(predictions, max_rows)["ids"], attention["ids"]
+    ids = _CheckedArrays(predictions, names={"ids"})["ids"], attention["ids"]
     rows = None if max_rows is None else min(map(len, ids))
     if not np.array_equal(ids[0][:rows], ids[1][:rows]):
         raise CheckpointError(
@@ -206,14 +206,13 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
 
 
 def read_lengths(path: Path) -> list[tuple[int, int]]:
-    """Read the source and target length of each sequence in `attention.npz`. Of a large array of
-    weights, the function reads only the first row.
+    """Read the source and target length of each sequence in `attention.npz`, and no other array.
 
     Raises:
-        CheckpointError: if the file is missing, or is not an attention file.
+        CheckpointError: if the file is missing, or has no lengths.
     """
-    arrays = _CheckedArrays(path, 1, truncate=False)
-    N = len(arrays["ids"])
+    arrays = _CheckedArrays(path, names={"source_lengths", "target_lengths"})
+    N = arrays["source_lengths"].size
     source, target = (arrays.check_ints(f"{side}_lengths", (N,)) for side in ("source", "target"))
     return list(zip(source.tolist(), target.tolist(), strict=True))
 
@@ -266,9 +265,11 @@ class _CheckedArrays:
     """The arrays of an NPZ file, and methods that check them. If a check fails, the error names the
     file and the array."""
 
-    def __init__(self, path: Path, max_rows: int | None = None, *, truncate: bool = True) -> None:
-        self.path, self.arrays = path, read_arrays(path, max_rows)
-        if max_rows is not None and truncate:
+    def __init__(
+        self, path: Path, max_rows: int | None = None, names: Collection[str] | None = None
+    ) -> None:
+        self.path, self.arrays = path, read_arrays(path, max_rows, names)
+        if max_rows is not None:
             self._truncate()
 
     def _truncate(self) -> None:

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from seqattn.analysis.comparison.reading import read_comparison
 from seqattn.cli import picture_processes
 from seqattn.plots import run_pictures
+from seqattn.plots.comparison_pictures import draw_comparison
 from seqattn.runs import RunFolder
+from seqattn.runs.fork_server import TRAINING_MODULES
 from seqattn.runs.storage import core_count
 from tests.conftest import SMALL, Ended
 from tests.experiments.worker_runs import descendants, is_alive, wait_until
@@ -28,7 +31,8 @@ COMMAND = """
 import sys
 from seqattn.cli import picture_processes
 from seqattn.__main__ import main
-picture_processes.DRAWING_MODULES = (*picture_processes.DRAWING_MODULES, "drawing")
+for name in ("DRAWING_MODULES", "COMPARISON_MODULES"):
+    setattr(picture_processes, name, (*getattr(picture_processes, name), "drawing"))
 try:
     main()
 finally:
@@ -37,14 +41,16 @@ finally:
 DRAWING = """
 import os, time
 from pathlib import Path
-from seqattn.plots import run_pictures
-real = run_pictures.draw_picture
-def draw_picture(folder, path):
-    with Path("drawing.log").open("a") as log:
-        print(path.name, os.getpid(), file=log)
-    {action}
-    real(folder, path)
-run_pictures.draw_picture = draw_picture
+from seqattn.plots import comparison_pictures, run_pictures
+def logged(real):
+    def draw_picture(source, path):
+        with Path("drawing.log").open("a") as log:
+            print(path.name, os.getpid(), file=log)
+        {action}
+        real(source, path)
+    return draw_picture
+for module in (comparison_pictures, run_pictures):
+    module.draw_picture = logged(module.draw_picture)
 """
 
 
@@ -57,20 +63,24 @@ main()
 """
 
 
-def start(folder: Path, *words: str, action: str = "pass") -> subprocess.Popen[str]:
+def start(
+    folder: Path, *words: str, action: str = "pass", command: str = "train"
+) -> subprocess.Popen[str]:
     """Start a short training in `folder`, whose processes draw with `action`."""
     (folder / "drawing.py").write_text(DRAWING.format(action=action))
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "train", "squares", *SETS, *words],
+        [sys.executable, "-c", COMMAND, command, "squares", *SETS, *words],
         cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": str(folder), "TMPDIR": str(folder)},
     )  # fmt: skip
 
 
-def finish(folder: Path, *words: str, action: str = "pass") -> tuple[str, str]:
+def finish(
+    folder: Path, *words: str, action: str = "pass", command: str = "train"
+) -> tuple[str, str]:
     """The outputs of a training that succeeds."""
-    process = start(folder, *words, action=action)
+    process = start(folder, *words, action=action, command=command)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "Traceback" not in err
@@ -112,6 +122,25 @@ def test_a_picture_that_a_process_does_not_draw_is_drawn(action: str, tmp_path: 
     found = {path.name: path.read_bytes() for path in run.pictures}
     assert len(found) == 3
     assert found == drawn_here(tmp_path)
+
+
+@pytest.mark.parametrize("action", ["pass", "os.kill(os.getpid(), 9)"])
+def test_the_pictures_of_a_comparison_are_drawn_in_processes(action: str, tmp_path: Path) -> None:
+    words = ["--vary", "model.cell=gru,rnn", "--seeds", "2", "--jobs", "2", "--name", "cells"]
+    out, _ = finish(tmp_path, *words, action=action, command="compare")
+    assert drawers(tmp_path).keys() == {
+        "comparison.png", "curves.png", "attention.png", "along.png"
+    }  # fmt: skip
+    assert len({*drawers(tmp_path).values()}) == 4
+    drawn_by_parent = action != "pass"
+    assert out.splitlines()[-1] == ("matplotlib torch" if drawn_by_parent else "torch")
+    result = read_comparison(tmp_path / "outputs/cells")
+    found = {path.name: path.read_bytes() for path in result.pictures if path.exists()}
+    assert len(found) == 3
+    for path in result.pictures:
+        path.unlink(missing_ok=True)
+    draw_comparison(result)
+    assert found == {path.name: path.read_bytes() for path in result.pictures if path.exists()}
 
 
 def test_an_error_is_reported_once_and_ends_the_other_processes(tmp_path: Path) -> None:
@@ -208,6 +237,12 @@ def test_without_need_no_process_draws(reason: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.delitem(sys.modules, "matplotlib")
     assert picture_processes.start_drawing_server() is None
     assert len(started) == (reason == "no fork server")
+    # Worker processes need the server even if this process draws.
+    assert picture_processes.start_comparison_server() is None
+    expected = (
+        picture_processes.COMPARISON_MODULES if reason == "no fork server" else TRAINING_MODULES
+    )
+    assert started[-1] == expected
 
 
 def test_only_a_command_with_pictures_of_one_run_starts_a_server(

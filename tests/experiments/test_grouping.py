@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seqattn import experiments
-from seqattn.config import Config, Training
+from seqattn.config import Config, Training, resolve
 from seqattn.data import load_data
+from seqattn.experiments.grouping import group_jobs
+from seqattn.experiments.prepare import prepare_jobs
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.training import TrainingRun, to_tensors, train_models
@@ -87,3 +90,18 @@ def test_the_loop_refuses_runs_that_cannot_be_trained_side_by_side(other: Config
 
     with pytest.raises(ValueError, match="batch_key"):
         train_models([run_of(small_config()), run_of(other)])
+
+
+def test_the_parameters_of_a_group_are_those_of_each_model(tmp_path: Path) -> None:
+    configs = [
+        (
+            resolve(None, [f"seed={k}", f"model.hidden_dim={H}"]).config,
+            RunFolder(tmp_path / f"{H}-{k}"),
+        )
+        for H in (2, 5)
+        for k in range(2)
+    ]
+    groups = group_jobs(prepare_jobs(configs, resume=False))
+    assert [len(group) for group in groups] == [2, 2]
+    for job in itertools.chain(*groups):
+        assert job.counted == sum(p.numel() for p in job.new_model().parameters())

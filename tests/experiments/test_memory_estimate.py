@@ -31,3 +31,17 @@ def test_a_transformer_of_long_sequences_needs_no_room_for_pairs_of_points() -> 
     model = resolve(None, sets).config.model
     short, long = (memory.activations_per_sequence(model, L, L) for L in (1024, 4096))
     assert long == 4 * short
+
+
+def test_runs_that_differ_only_in_their_seeds_are_checked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked = []
+    monkeypatch.setattr(memory_estimate, "check_memory", checked.append)
+    configs = [
+        resolve(None, [f"seed={k}", f"data.test_seed={50 + k}", f"data.n_train={n}"]).config
+        for k in range(3)
+        for n in (64, 128)
+    ]
+    memory_estimate.check_memory_of_runs(configs)
+    assert sorted(config.data.n_train for config in checked) == [64, 128]

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import seqattn
-from seqattn.cli import comparing
+from seqattn.cli import comparing, picture_processes
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.config.plugins import load_plugin
@@ -140,7 +140,7 @@ def test_an_early_start_is_made_for_work_that_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = list[bool]()
-    monkeypatch.setattr(fork_server, "start_fork_server", lambda: started.append(True))
+    monkeypatch.setattr(picture_processes, "start_comparison_server", lambda: started.append(True))
     (tmp_path / "config.yaml").write_text("compare: {variants: {a: {}, b: {model.cell: rnn}}}\n")
 
     def starts(jobs: int | None, epochs: int) -> bool:

@@ -279,3 +279,19 @@ def test_no_seed_is_left_out_without_a_word(two: Path, seqattn: Command) -> None
         done = seqattn(*words)
         assert done.code == 4
         assert "seed-3: is not a run folder (no environment.json)" in done.err
+
+
+def test_only_the_named_arrays_are_read(mine: RunFolder) -> None:
+    """Another array of the file may be damaged."""
+    names = {"ids", "source_lengths", "no such array"}
+    expected = read_arrays(mine.attention)
+    content = bytearray(mine.attention.read_bytes())
+    weights = expected["weights"].tobytes()
+    at = content.index(weights)
+    content[at : at + 4] = b"\xff\xff\xff\xff"
+    mine.attention.write_bytes(content)
+    with pytest.raises(CheckpointError, match="CRC"):
+        read_arrays(mine.attention)
+    found = read_arrays(mine.attention, names=names)
+    assert found.keys() == {"ids", "source_lengths"}
+    assert all(np.array_equal(found[key], expected[key]) for key in found)

@@ -139,6 +139,12 @@ class ComparisonResult:
     sweep_key: str = ""
 
     @property
+    def pictures(self) -> tuple[Path, ...]:
+        """The paths of the pictures that the folder of a comparison can contain."""
+        names = ("comparison.png", "curves.png", "attention.png", "along.png")
+        return tuple(self.path / name for name in names)
+
+    @property
     def unit_text(self) -> str:
         """The unit of the test losses, to append to a title or an axis label: `OWN_UNITS` if the
         variants have different units, and "" if the losses are in the units of the data."""

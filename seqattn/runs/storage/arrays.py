@@ -6,7 +6,7 @@ import io
 import math
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -63,11 +63,14 @@ def save_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
     save(file, allow_pickle=False, **arrays)
 
 
-def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[Any]]:
-    """Read all arrays of an NPZ file.
+def read_arrays(
+    path: Path, max_rows: int | None = None, names: Collection[str] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Read arrays of an NPZ file.
 
     Args:
         path: the file.
+        names: the names of the arrays to read, as far as the file has them; None to read all.
         max_rows: the number of leading rows to read from each array that has three or more axes,
             more than `MAX_WHOLE_BYTES` bytes and C order; None to read all rows. The checksum of an
             array that is read in part is verified only if the array has at most
@@ -84,12 +87,16 @@ def read_arrays(path: Path, max_rows: int | None = None) -> dict[str, NDArray[An
             others = [name for name in archive.namelist() if not name.endswith(".npy")]
             if others:
                 raise ValueError(f"its member {others[0]!r} is not an array")
-            sizes = [_read_size(archive, entry, max_rows) for entry in archive.infolist()]
+            members = [
+                entry for entry in archive.infolist()
+                if names is None or entry.filename.removesuffix(".npy") in names
+            ]  # fmt: skip
+            sizes = [_read_size(archive, entry, max_rows) for entry in members]
             if sum(sizes) > MAX_UNPACKED_BYTES:
                 raise ValueError(f"its uncompressed size is {sum(sizes) / 2**30:.1f} GiB")
             return {
-                name.removesuffix(".npy"): _read_array(archive, name, max_rows)
-                for name in archive.namelist()
+                entry.filename.removesuffix(".npy"): _read_array(archive, entry.filename, max_rows)
+                for entry in members
             }
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file. Has the training finished?") from None
