@@ -120,8 +120,9 @@ def compare_command(
         result = run_comparison(
             planned, options.output_dir, device=compute.device, threads=compute.threads,
             plots=plots == "each", callbacks=callbacks,
-            launch=Launch(config_path=config, provenance=provenance({}), workers=engine.jobs),
-            ray=RayCluster(engine.ray_address) if engine.engine == "ray" else None, draw=draw,
+            launch=Launch(config_path=config, provenance=provenance({}), workers=engine.jobs,
+                          draw_comparison=draw),
+            ray=RayCluster(engine.ray_address) if engine.engine == "ray" else None,
         )  # fmt: skip
     with ignore_closed_pipe():
         if table is not None:

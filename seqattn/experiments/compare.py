@@ -44,7 +44,6 @@ def run_comparison(
     callbacks: Callbacks | None = None,
     launch: Launch | None = None,
     ray: ray_cluster.RayCluster | None = None,
-    draw: Callable[[ComparisonResult], None] | None = None,
 ) -> ComparisonResult:
     """Train each variant with each seed, and write tables and pictures of the results.
 
@@ -57,8 +56,6 @@ def run_comparison(
             comparison.
         device, threads, callbacks, launch: see `train_many`.
         ray: the cluster that trains the runs; None to train the runs without Ray.
-        draw: function that writes the pictures of the comparison; None to draw them in this
-            process.
 
     Returns:
         the result of all seeds in the folder, including those of earlier calls.
@@ -95,17 +92,16 @@ def run_comparison(
                 interrupted.exit_code - 128,
                 f"saved to {path}; run the same command again to continue.",
             ) from None
-        result = _write_tables(path, comparison, callbacks)
-        if draw is None:
-            from seqattn.plots.comparison_pictures import draw_comparison  # matplotlib is slow
-
-            draw = draw_comparison
-        draw(result)
-        return result
+        return _write_result(path, comparison, callbacks, launch.draw_comparison)
 
 
-def _write_tables(path: Path, comparison: ComparisonPlan, callbacks: Callbacks) -> ComparisonResult:
-    """Write the tables that describe all runs in the folder."""
+def _write_result(
+    path: Path,
+    comparison: ComparisonPlan,
+    callbacks: Callbacks,
+    draw: Callable[[ComparisonResult], None] | None,
+) -> ComparisonResult:
+    """Write the tables and pictures that describe all runs in the folder."""
     result = _collect_result(path, comparison)
     seeds = {seed for variant in result.variants for seed in variant.folders}
     if earlier := sorted(seeds - set(comparison.seeds)):
@@ -115,6 +111,13 @@ def _write_tables(path: Path, comparison: ComparisonPlan, callbacks: Callbacks) 
         )
     if write_tables(result):
         (path / PAGE).unlink(missing_ok=True)  # the report shows the old numbers
+    if draw is None:
+        from seqattn.plots.comparison_pictures import (
+            draw_comparison,
+        )  # importing matplotlib is slow
+
+        draw = draw_comparison
+    draw(result)
     return result
 
 

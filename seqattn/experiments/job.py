@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
@@ -17,6 +17,9 @@ from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, coun
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, build_early_stopper
 from seqattn.training.schedules import Ending, find_ending
+
+if TYPE_CHECKING:
+    from seqattn.analysis.comparison.result import ComparisonResult
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Launch:
             written.
         draw: function that writes the pictures of a finished run and yields their paths; None to
             draw them in this process.
+        draw_comparison: function that writes the pictures of a comparison; None to draw them in
+            this process.
     """
 
     config_path: Path | None = None
@@ -67,6 +72,7 @@ class Launch:
     workers: int | None = 1
     before_writing: Callable[[], None] = lambda: None
     draw: Callable[[RunFolder], Generator[Path]] | None = None
+    draw_comparison: Callable[[ComparisonResult], None] | None = None
 
 
 @dataclass(frozen=True, eq=False)
