@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from seqattn.data.table_style import TableStyle
-from seqattn.errors import DataError
+from seqattn.errors import AmbiguousData, DataError
 
 if TYPE_CHECKING:
     from seqattn.data.files.options import ReadOptions
@@ -25,6 +25,30 @@ ROLE_PHRASES = {
 }
 """For each role, two phrases for error messages: the purpose of the columns during training, and
 the meaning of the value null."""
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The reading of an ambiguous table that agrees with another table.
+
+    Attributes:
+        key: the key of the `data` section that selects the reading: time_format or decimal.
+        value: the value of the key.
+    """
+
+    key: str
+    value: str
+
+    def apply_to(self, options: ReadOptions) -> ReadOptions:
+        return replace(options, **{self.key: self.value})  # type: ignore[arg-type]
+
+    def note(self, like: str) -> str:
+        """Return a note for the user, without a verb.
+
+        Args:
+            like: the origin of the other table, such as "in the training".
+        """
+        return f"read with data.{self.key}: {self.value!r}, as {like}"
 
 
 @dataclass(frozen=True)
@@ -110,18 +134,20 @@ class ColumnRoles:
             return replace(options, decimal=",")
         return options
 
-    def choose_reading(self, choices: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
-        """Return the first candidate that agrees with the training table, or None if none agrees.
+    def resolve(self, ambiguity: AmbiguousData) -> Resolution:
+        """Return the first of the possible readings of an ambiguous table that agrees with the
+        training table.
 
-        Args:
-            choices: candidate options, such as `{"time_format": ...}` or `{"decimal": ","}`.
+        Raises:
+            AmbiguousData: the given error, if no reading agrees.
         """
-        for choice in choices:
+        for choice in ambiguity.choices:
             if choice.get("time_format") in self.time_formats or (
                 choice == {"decimal": self.decimal}
             ):
-                return choice
-        return None
+                ((key, value),) = choice.items()
+                return Resolution(key, value)
+        raise ambiguity
 
     def apply_to(
         self, options: ReadOptions, name: str, header: Sequence[str], *, is_wide: bool

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from seqattn.data.column_roles import Resolution
 from seqattn.data.files import (
     NESTED,
     TABLES,
@@ -37,17 +38,22 @@ class FileReader:
         self.infers_decimal = options.decimal == "auto"
         self.first: Chunk | None = None
         self.without_rows = dict[str, None]()
+        self.resolved = dict[Resolution, dict[str, None]]()
         self.has_only_whole_numbers = True
 
     @property
     def notes(self) -> list[str]:
-        """A list with a note on the files without rows among the files that were read. The list is
-        empty if there are no such files."""
-        if not self.without_rows:
-            return []
-        names, n = list(self.without_rows), len(self.without_rows)
-        shown = ", ".join(names[:5]) + (", ..." if n > 5 else "")
-        return [f"{counted(n, 'file')} without rows {'is' if n == 1 else 'are'} left out: {shown}"]
+        """Notes for the user on ambiguous files, and on files without rows, among the files that
+        were read."""
+        notes = [
+            f"{_first_names(files)}: {'is' if len(files) == 1 else 'are'}"
+            f" {resolution.note(f'{self.files[0]} shows')}"
+            for resolution, files in self.resolved.items()
+        ]
+        if n := len(self.without_rows):
+            verb, names = "is" if n == 1 else "are", _first_names(self.without_rows)
+            notes.append(f"{counted(n, 'file')} without rows {verb} left out: {names}")
+        return notes
 
     def chunks(self) -> Iterator[tuple[str, Chunk]]:
         """Yield pairs (name of the file, chunk) in order.
@@ -110,12 +116,13 @@ class FileReader:
             try:
                 yield from read_chunks(file, self.options)
             except AmbiguousData as ambiguity:  # raised before the first chunk
-                roles = None if self.first is None else self.first.roles
-                answer = None if roles is None else roles.choose_reading(ambiguity.choices)
-                if answer is None or ("decimal" in answer and self.has_only_whole_numbers):
+                if self.first is None or self.first.roles is None:
                     raise
-                known = replace(self.options, **answer)  # type: ignore[arg-type]
-                yield from read_chunks(file, known)
+                resolution = self.first.roles.resolve(ambiguity)
+                if resolution.key == "decimal" and self.has_only_whole_numbers:
+                    raise
+                self.resolved.setdefault(resolution, {})[str(file)] = None
+                yield from read_chunks(file, resolution.apply_to(self.options))
         except NoRows:
             if len(self.files) == 1:
                 raise
@@ -153,6 +160,10 @@ class FileReader:
         if not are_numbers and not chunk.is_wide:  # ids of wide tables are the numbers of rows
             return chunk
         return replace(chunk, ids=tuple(f"{called}:{name}" for name in ids))
+
+
+def _first_names(files: Collection[str]) -> str:
+    return ", ".join([*files][:5]) + (", ..." if len(files) > 5 else "")
 
 
 def _describe_steps(chunk: Chunk) -> str:

@@ -16,9 +16,9 @@ def as_dashed_date(order: NDArray[Any]) -> tuple[str, str] | None:
     """Return what all times look like, and the first time in ISO format.
 
     Such times are integers that represent days (YYYYMMDD), months (YYYYMM) or times (YYYYMMDDHH,
-    YYYYMMDDHHMM or YYYYMMDDHHMMSS) from 1900 to 2099. Integers that represent days (YYMMDD) or
-    times of day (HHMM) count only if they are spaced more evenly as times than as numbers. For
-    other times, return None.
+    YYYYMMDDHHMM or YYYYMMDDHHMMSS) from 1900 to 2099. Integers that represent days (YYMMDD, or
+    YYYYDDD with the day of the year) or times of day (HHMM) count only if they are spaced more
+    evenly as times than as numbers. For other times, return None.
     """
     if order.dtype.kind == "M" or not len(order) or not (order == np.round(order)).all():
         return None
@@ -30,6 +30,10 @@ def as_dashed_date(order: NDArray[Any]) -> tuple[str, str] | None:
             return DATES, _iso(times[first], unit)
     if numbers[0] >= 10_101 and numbers[-1] <= 991_231:
         times = _parse(numbers + 20_000_000, 0)
+        if times is not None and _gained_evenness(numbers, times) >= 1:
+            return DATES, _iso(times[first], "D")
+    if numbers[0] >= 1_900_001 and numbers[-1] <= 2_099_366:
+        times = _parse_day_of_year(numbers)
         if times is not None and _gained_evenness(numbers, times) >= 1:
             return DATES, _iso(times[first], "D")
     if numbers[0] >= 0 and numbers[-1] < 2400:
@@ -60,6 +64,15 @@ def _parse(numbers: Integers, pairs: int) -> NDArray[np.datetime64] | None:
         return None
     seconds = ((day - 1) * 24 + hour) * 3600 + 60 * minute + second
     return np.asarray(months.astype("datetime64[s]") + seconds)
+
+
+def _parse_day_of_year(numbers: Integers) -> NDArray[np.datetime64] | None:
+    """Return integers YYYYDDD as times in seconds, or None if one of them is no day of its year."""
+    year, day = np.divmod(numbers, 1000)
+    years = (year - 1970).astype("datetime64[Y]")
+    dates = years.astype("datetime64[D]") + (day - 1)
+    is_valid = (day >= 1) & (dates.astype("datetime64[Y]") == years)
+    return dates.astype("datetime64[s]") if is_valid.all() else None
 
 
 def _gained_evenness(numbers: Integers, times: NDArray[np.datetime64]) -> int:

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import load_data
+from seqattn.data import Splits, load_data
 from seqattn.data.files import ReadOptions, read_all
 from seqattn.errors import AmbiguousData
 from tests.conftest import Ended
@@ -50,21 +50,43 @@ def test_an_input_file_is_read_like_the_training_file(
     done = seqattn("predict", "outputs/c", "--input", "-" if piped else "in.csv")
     assert done.code == 0, done.err
     assert 100 < float(done.out.splitlines()[1].split(";")[-1]) < 200
+    assert "is read with data.decimal: '.', as in the training." in done.err
+
+
+def load(**keys: object) -> Splits:
+    given = {"path": "d", "window": {"source": 4, "target": 2}, "split": {"by": "time"}, **keys}
+    if "test_path" in keys:
+        del given["split"]
+    return load_data(OwnFile.model_validate(given))
 
 
 def loaded(**keys: object) -> list[float]:
-    config = OwnFile.model_validate(
-        {"path": "d", "window": {"source": 4, "target": 2}, "split": {"by": "time"}, **keys}
-    )
-    parts = load_data(config)
-    source = parts.train.source
-    return sorted({float(x) for x in source.ravel()})
+    return sorted({float(x) for x in load(**keys).train.source.ravel()})
 
 
 def test_a_later_file_is_read_like_the_first(tmp_path: Path) -> None:
     write("d/a.csv", "t;x", *numbers(150, 2))
     write("d/b.csv", "t;x", *numbers(150, 3))
     assert max(loaded(scaling="none")) < 300
+    (note,) = (note for note in load().notes if "data.decimal" in note)
+    assert note == "d: d/b.csv: is read with data.decimal: '.', as d/a.csv shows"
+    write("d/c.csv", "t;x", *numbers(150, 3))
+    (note,) = (note for note in load().notes if "data.decimal" in note)
+    assert note == "d: d/b.csv, d/c.csv: are read with data.decimal: '.', as d/a.csv shows"
+
+
+@pytest.mark.parametrize("files", [["v.csv"], ["v/a.csv", "v/b.csv"]])
+def test_the_other_parts_are_read_like_the_training_part(files: list[str]) -> None:
+    write("train.csv", "t;x", *numbers(150, 2))
+    for k, file in enumerate(files):
+        write(file, "t;x", *numbers(160 + k, 3))
+    write("test.csv", "t;x", *numbers(170, 2))
+    path = files[0].split("/")[0]
+    parts = load(path="train.csv", validation_path=path, test_path="test.csv", scaling="none")
+    assert 160 <= parts.validation.source.min() < parts.validation.source.max() < 300
+    assert [note for note in parts.notes if "data.decimal" in note] == [
+        f"{path}: is read with data.decimal: '.', as in the training"
+    ]
 
 
 def test_a_first_file_of_whole_numbers_shows_no_decimal_mark() -> None:

@@ -383,7 +383,8 @@ def test_a_time_that_comes_again_in_a_file_further_on_is_refused(tmp_path: Path)
      ("%Y%m%d%H", timedelta(hours=1), 60, "2020-01-30 01:00"),
      ("%Y%m%d%H%M", timedelta(minutes=10), 60, "2020-01-30 00:10"),
      ("%Y%m%d%H%M%S", timedelta(seconds=10), 60, "2020-01-30 00:00:10"),
-     ("%Y%m", timedelta(days=31), 30, "2020-03-01")],
+     ("%Y%m", timedelta(days=31), 30, "2020-03-01"),
+     ("%Y%j", timedelta(days=1), 400, "2020-01-31")],
 )  # fmt: skip
 def test_digits_of_times_are_no_numbers_with_gaps(
     tmp_path: Path, form: str, size: timedelta, n: int, written: str
@@ -395,7 +396,7 @@ def test_digits_of_times_are_no_numbers_with_gaps(
     found = as_dashed_date(steps)
     assert found is not None
     assert found[1] == written
-    if form in ("%y%m%d", "%H%M"):
+    if form in ("%y%m%d", "%H%M", "%Y%j"):
         rows = "\n".join(f"{step:.0f},{k % 3}" for k, step in enumerate(steps))
         (tmp_path / "d.csv").write_text(f"t,x\n{rows}\n")
         config = OwnFile.model_validate({
@@ -408,5 +409,6 @@ def test_digits_of_times_are_no_numbers_with_gaps(
 
 def test_numbers_with_gaps_are_no_dates() -> None:
     for steps in ([0, 1, 2, 5, 6, 9], [200113, 200114, 200117, 200119], [10, 20, 30, 110, 120],
-                  [20200229, 20200230, 20200302], [2020010124, 2020010200], [1.5, 2, 5]):  # fmt: skip
+                  [20200229, 20200230, 20200302], [2020010124, 2020010200], [1.5, 2, 5],
+                  [2020365, 2020367, 2021001], [2020360, 2020361, 2020364]):  # fmt: skip
         assert as_dashed_date(np.array(steps, dtype=np.float64)) is None

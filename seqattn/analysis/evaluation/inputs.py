@@ -15,7 +15,7 @@ from seqattn.config.sections import READING_KEYS
 from seqattn.data import DataSpec, Sequences
 from seqattn.data.cutting import cut_at_length, cut_series, make_sources
 from seqattn.data.file_dataset import check_observed, rename_features
-from seqattn.data.files import SUFFIXES, Chunk, ReadOptions, read_all, read_chunks
+from seqattn.data.files import SUFFIXES, Chunk, read_all, read_chunks
 from seqattn.data.notes import describe_dropped, describe_dropped_series, too_short_notes
 from seqattn.data.reading import make_read_options
 from seqattn.data.regularize import regularize
@@ -30,7 +30,7 @@ from seqattn.data.series import (
 )
 from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency, Spacing
-from seqattn.errors import AmbiguousData, DataError, UsageError, counted
+from seqattn.errors import DataError, UsageError, counted
 from seqattn.training import LoadedModel
 
 
@@ -119,7 +119,7 @@ class InputReader:
         noted = set[str]()
         name = name or _display_name(file)
         read = found = 0
-        for chunk in self._chunks(file, name, options):
+        for chunk in read_chunks(file, options):
             read += len(chunk)
             for line in dict.fromkeys(one for one in chunk.notes if one not in noted):
                 self.note(f"{name}: {line}.")
@@ -162,10 +162,7 @@ class InputReader:
             is_training=False,
             roles=spec.roles,
         )  # fmt: skip
-        try:
-            chunk = read_all(file, options)
-        except AmbiguousData as ambiguity:
-            chunk = read_all(file, self._resolve_reading(file, name, options, ambiguity))
+        chunk = read_all(file, options)
         for line in chunk.notes:
             self.note(f"{name}: {line}.")
         if config.source_features is None:
@@ -189,29 +186,6 @@ class InputReader:
             self.note(f"{name}: {line}.")
         check_observed(part, name)
         return part
-
-    def _chunks(self, file: Path, name: str, options: ReadOptions) -> Iterator[Chunk]:
-        try:
-            yield from read_chunks(file, options)
-        except AmbiguousData as ambiguity:  # this error is raised before the first chunk
-            yield from read_chunks(file, self._resolve_reading(file, name, options, ambiguity))
-
-    def _resolve_reading(
-        self, file: Path, name: str, options: ReadOptions, ambiguity: AmbiguousData
-    ) -> ReadOptions:
-        """Return options with which an ambiguous file is read in the same way as the training data.
-
-        Raises:
-            AmbiguousData: if the training data do not resolve the ambiguity, or if the file is
-                standard input, which cannot be read again.
-        """
-        roles = self.spec.roles
-        answer = None if roles is None else roles.choose_reading(ambiguity.choices)
-        if answer is None or str(file) == "-":
-            raise ambiguity
-        key, value = next(iter(answer.items()))
-        self.note(f"{name}: is read with data.{key}: {value!r}, as in the training.")
-        return replace(options, **answer)  # type: ignore[arg-type]
 
     def file_format(self, file: Path) -> str:
         """Return the format of a file.

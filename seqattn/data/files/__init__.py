@@ -23,7 +23,7 @@ from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.steps import step_text
 from seqattn.data.tables import read_table
 from seqattn.data.tables.piped import read_piped_table
-from seqattn.errors import DataError
+from seqattn.errors import AmbiguousData, DataError
 
 FORMATS = ("csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow")
 TABLES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
@@ -42,15 +42,33 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
     """Yield the sequences of a file chunk by chunk.
 
+    If the file is ambiguous and the training data (`options.roles`) show how to read it, the file
+    is read in the same way, and the chunks have a note for the user.
+
     Args:
         path: the file, or `-` for standard input.
         options: the options for reading the file.
         whole: whether to yield all sequences of an NPY file or a long table as a single chunk.
 
     Raises:
+        AmbiguousData: if the file can be read in several ways, and the training data do not show
+            which is right.
         DataError: if the file cannot be used, if a value is infinite or too large, or if two
             sequences have the same name.
     """
+    try:
+        yield from _check_chunks(path, options, whole)
+        return
+    except AmbiguousData as ambiguity:  # this error is raised before the first chunk
+        if options.roles is None or str(path) == "-":  # a pipe cannot be read again
+            raise
+        resolution = options.roles.resolve(ambiguity)
+    note = f"is {resolution.note('in the training')}"
+    for chunk in _check_chunks(path, resolution.apply_to(options), whole):
+        yield replace(chunk, notes=(*chunk.notes, note))
+
+
+def _check_chunks(path: Path, options: ReadOptions, whole: bool) -> Iterator[Chunk]:
     name = "standard input" if str(path) == "-" else str(path)
     seen = SeenIds()
     for chunk in _open_chunks(path, name, options, whole):

@@ -11,17 +11,18 @@ features), `said` (names of target features), and `source_lengths`, `target_leng
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.data.files.array_features import FeatureChoice, choose_target_features, read_texts
 from seqattn.data.files.chunk import Chunk, Ragged, first_line, to_offsets
-from seqattn.data.files.columns import join_names, select_features
 from seqattn.data.files.npz_members import read_npz_arrays
 from seqattn.data.files.options import ReadOptions
+from seqattn.data.files.sentinels import SentinelCounter, na_numbers
 from seqattn.data.sequences import Integers, row_blocks, valid_mask
 from seqattn.errors import DataError
 
@@ -38,6 +39,8 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         whole: whether to yield the whole file as one chunk.
 
     Raises:
+        AmbiguousData: if `data.na_values` is not set and a training file contains a number that may
+            represent a missing value.
         DataError: if the file contains no array of numbers or the array has the wrong shape.
     """
     with path.open("rb") as file:
@@ -53,13 +56,16 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
     if array.ndim == 2 and options.layout == "long":
         array = array[None, :, :]
     values = _check_array(array, str(path), "the array")
+    marks = SentinelCounter(str(path), options)
     for first, part in [(0, values)] if whole and len(values) else row_blocks(values):
         names = tuple(str(k) for k in range(first, first + len(part)))
         where = f"row {first + 1} on"
-        yield _array_chunk(
-            part, None, names, _FeatureChoice.in_order(where, part.shape[2], options), where,
-            first,
+        chunk = _array_chunk(
+            _without_na(part, options), None, names,
+            FeatureChoice.in_order(where, part.shape[2], options), where, first,
         )  # fmt: skip
+        yield replace(chunk, notes=(*chunk.notes, *marks.add(chunk.points)))
+    marks.check()
     if not len(values):
         raise DataError(f"{path}: has no sequences: its shape is {array.shape}.")
 
@@ -68,6 +74,7 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     """Yield the single chunk of an NPZ file.
 
     Raises:
+        AmbiguousData: see `read_npy`.
         DataError: if the file is damaged, is too large when decompressed or has conflicting shapes.
     """
     arrays = read_npz_arrays(file, name)
@@ -80,29 +87,36 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     source_options = options
     if has_target and options.source_and_target is not None:
         source_options = replace(options, features=options.source_and_target[0])
-    which = _FeatureChoice.of(arrays, "features", name, key, values.shape[2], source_options)
+    which = FeatureChoice.of(arrays, "features", name, key, values.shape[2], source_options)
     ids = tuple(map(str, range(len(values))))
     if "ids" in arrays:
-        ids = tuple(_read_texts(arrays["ids"], name, "ids"))
+        ids = tuple(read_texts(arrays["ids"], name, "ids"))
         if len(ids) != len(values):
             raise DataError(f"{name}: has {len(values)} sequences in {key!r} and {len(ids)} ids.")
-    chunk = _array_chunk(values, lengths, ids, which, key, 0)
+    chunk = _array_chunk(_without_na(values, options), lengths, ids, which, key, 0)
+    marks = SentinelCounter(name, options)
     if not has_target:
-        yield chunk
+        notes = marks.add(chunk.points)
+        marks.check()
+        yield replace(chunk, notes=(*chunk.notes, *notes))
         return
     target = _check_array(arrays["target"], name, "'target'")
     if len(target) != len(ids):
         raise DataError(
             f"{name}: has {len(ids)} sequences in {key!r} and {len(target)} in 'target'."
         )
-    of_target = _choose_target_features(
+    of_target = choose_target_features(
         arrays, name, chunk.points.features, target.shape[2], options
     )
     target_lengths = _read_lengths(arrays, name, ("target_lengths",), target, "target")
-    targets = _array_chunk(target, target_lengths, ids, of_target, "target", 0)
+    targets = _array_chunk(
+        _without_na(target, options), target_lengths, ids, of_target, "target", 0
+    )
+    notes = marks.add(chunk.points, targets.points)
+    marks.check()
     yield replace(
         chunk, target=targets.points, where_target=targets.where,
-        notes=tuple(dict.fromkeys([*chunk.notes, *of_target.notes])),
+        notes=tuple(dict.fromkeys([*chunk.notes, *of_target.notes, *notes])),
     )  # fmt: skip
 
 
@@ -125,107 +139,9 @@ def _main_array(arrays: dict[str, NDArray[Any]], name: str) -> str:
     return wide[0]
 
 
-def _choose_target_features(
-    arrays: dict[str, NDArray[Any]], name: str, source: tuple[str, ...], G: int,
-    options: ReadOptions,
-) -> _FeatureChoice:  # fmt: skip
-    """Select the target features.
-
-    Args:
-        arrays: the arrays of the file by name.
-        name: name of the file, for messages.
-        source: names of the selected source features.
-        G: number of target features in the file.
-        options: the options for reading the file.
-    """
-    words, features = "said", None
-    if words not in arrays and len(arrays.get("features", ())) == G:
-        words, features = "features", options.features  # same names as the source features
-    elif words not in arrays:
-        features = default_target_names(source, G)
-    if options.source_and_target is not None:
-        features = options.source_and_target[1]
-    return _FeatureChoice.of(arrays, words, name, "target", G, replace(options, features=features))
-
-
-def default_names(features: int) -> tuple[str, ...]:
-    """Return names for unnamed features: x and y for two features, otherwise f1, f2, ..."""
-    return ("x", "y") if features == 2 else tuple(f"f{i}" for i in range(1, features + 1))
-
-
-def default_target_names(source: tuple[str, ...], features: int) -> tuple[str, ...]:
-    """Return names for unnamed target features: the names of the source features if there are as
-    many target features as source features, otherwise t1, t2, ..."""
-    same = len(source) == features
-    return source if same else tuple(f"t{i}" for i in range(1, features + 1))
-
-
-@dataclass(frozen=True)
-class _FeatureChoice:
-    """The selected features of an array.
-
-    Attributes:
-        names: names of the features.
-        indices: indices of the features in the array, or None for all features in order.
-        notes: notes for the user.
-    """
-
-    names: tuple[str, ...]
-    indices: tuple[int, ...] | None = None
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls, arrays: dict[str, NDArray[Any]], words: str, name: str, key: str, F: int,
-        options: ReadOptions,
-    ) -> _FeatureChoice:  # fmt: skip
-        """Select features by the names in the file, or by position if the file has no names.
-
-        Args:
-            arrays: the arrays of the file by name.
-            words: name of the array with the feature names.
-            name: name of the file, for messages.
-            key: name of the array of values.
-            F: number of features in the array of values.
-            options: the options for reading the file.
-
-        Raises:
-            DataError: if a feature is missing, the number of names is wrong or a name occurs twice.
-        """
-        if words not in arrays:
-            return cls.in_order(key, F, options)
-        file_names = _read_texts(arrays[words], name, words)
-        if len(file_names) != F:
-            raise DataError(f"{name}: {key!r} has {F} features, {words!r} {len(file_names)} names.")
-        doubled = sorted({word for word in file_names if file_names.count(word) > 1})
-        if doubled:
-            raise DataError(f"{name}: {words!r} has {doubled[0]!r} twice.")
-        names, notes = select_features(
-            file_names, options, f"{name}: {key!r} has no feature",
-            f"it has {join_names(file_names)}",
-        )  # fmt: skip
-        indices = tuple(file_names.index(word) for word in names)
-        return cls(names, None if indices == tuple(range(F)) else indices, notes)
-
-    @classmethod
-    def in_order(cls, key: str, F: int, options: ReadOptions) -> _FeatureChoice:
-        """Take all features in order.
-
-        Raises:
-            DataError: if the number of names is wrong.
-        """
-        names = default_names(F) if options.features is None else options.features
-        if len(names) != F:
-            raise DataError(
-                f"{key}: has {F} features a point, but there are {len(names)} names:"
-                f" {', '.join(names)}."
-            )
-        return cls(names)
-
-
 def _array_chunk(
     values: NDArray[np.floating], lengths: Integers | None, ids: tuple[str, ...],
-    which: _FeatureChoice, key: str, first: int,
+    which: FeatureChoice, key: str, first: int,
 ) -> Chunk:  # fmt: skip
     """Convert an array (N, L, F) to a chunk. If `lengths` is None, trailing NaN steps are
     padding."""
@@ -253,6 +169,12 @@ def _array_chunk(
         return f"{key.split(' ')[0] if key.startswith('row') else key}{cell} ({names[feature]!r})"
 
     return Chunk(ids, Ragged(points, offsets, names), where, notes=notes)
+
+
+def _without_na(values: NDArray[np.floating], options: ReadOptions) -> NDArray[np.floating]:
+    """Replace the numbers that mark missing values with NaN."""
+    is_missing = np.isin(values, na_numbers(options))
+    return np.where(is_missing, values.dtype.type(np.nan), values) if is_missing.any() else values
 
 
 def _check_array(array: NDArray[Any], name: str, label: str) -> NDArray[np.floating]:
@@ -292,9 +214,3 @@ def _read_lengths(
             )
         return lengths.astype(np.int64)
     return None
-
-
-def _read_texts(array: NDArray[Any], name: str, key: str) -> list[str]:
-    if array.ndim != 1 or array.dtype.kind not in "Uiu":
-        raise DataError(f"{name}: {key!r} must be a list of strings; it is {array.dtype}.")
-    return [str(word) for word in array.tolist()]

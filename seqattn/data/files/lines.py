@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from seqattn.data.files.arrays import default_names, default_target_names
+from seqattn.data.files.array_features import default_names, default_target_names
 from seqattn.data.files.blocks import read_line_blocks
 from seqattn.data.files.chunk import MAX_LINE_BYTES, Chunk, Ragged, to_offsets
 from seqattn.data.files.json_text import BOM, open_lines, parse_json, parse_object

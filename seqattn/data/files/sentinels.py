@@ -184,22 +184,37 @@ class _FeatureCounts:
         self.low, self.high = np.inf, -np.inf
 
     def add(self, values: NDArray[np.floating]) -> None:
-        values = values[~np.isnan(values)]
-        is_mark = np.isin(values, MARKS)
-        marks = np.asarray(SENTINELS)
-        self.count += (values[is_mark, None].astype(np.float32) == marks.astype(np.float32)).sum(
-            axis=0
-        )
-        others = np.sort(values[~is_mark])
+        others = self._count_marks(values[~np.isnan(values)])
         if not others.size:
             return
-        lower = np.searchsorted(others, marks)
-        self.lower += lower
-        self.higher += len(others) - lower
-        padded = np.concatenate([[-np.inf], others, [np.inf]])
-        self.highest_below = np.maximum(self.highest_below, padded[lower])
-        self.lowest_above = np.minimum(self.lowest_above, padded[lower + 1])
-        self.low, self.high = min(self.low, others[0]), max(self.high, others[-1])
+        low, high = others.min(), others.max()
+        self.low, self.high = min(self.low, float(low)), max(self.high, float(high))
+        for i, mark in enumerate(np.asarray(SENTINELS)):
+            below, above = others[:0], others[:0]
+            if low < mark < high:  # few numbers are between the values of most features
+                is_below = others < mark
+                below, above = others[is_below], others[~is_below]
+            elif mark >= high:
+                below = others
+            else:
+                above = others
+            self.lower[i] += len(below)
+            self.higher[i] += len(above)
+            self.highest_below[i] = below.max(initial=self.highest_below[i])
+            self.lowest_above[i] = above.min(initial=self.lowest_above[i])
+
+    def _count_marks(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Count the numbers from `SENTINELS`, and return the other values."""
+        if not values.size:
+            return values
+        low, high = values.min(), values.max()
+        marks = [mark for mark in MARKS if low <= mark <= high]
+        is_mark = np.isin(values, marks)
+        if not is_mark.any():
+            return values
+        found = values[is_mark, None].astype(np.float32)
+        self.count += (found == np.asarray(SENTINELS, np.float32)).sum(axis=0)
+        return values[~is_mark]
 
     def suspects(self) -> Iterator[Suspect]:
         for i in np.flatnonzero(self.count):

@@ -132,7 +132,8 @@ def _infer_layout(
     table: Table, options: ReadOptions
 ) -> tuple[LongLayout | WideLayout, ReadOptions]:
     """Infer the layout of the first block. Return it with the options that it needs: if the block
-    is ambiguous and the training data show how to read it, it is read in the same way.
+    is ambiguous and the training data show how to read it, it is read in the same way, and the
+    table gets a note.
 
     Raises:
         AmbiguousData: if the training data do not show how to read an ambiguous block.
@@ -140,11 +141,11 @@ def _infer_layout(
     try:
         return infer_layout(table, options), options
     except AmbiguousData as ambiguity:
-        roles = options.roles
-        answer = None if roles is None else roles.choose_reading(ambiguity.choices)
-        if answer is None:
+        if options.roles is None:
             raise
-    options = replace(options, **answer)  # type: ignore[arg-type]
+        resolution = options.roles.resolve(ambiguity)
+    table.notes.append(f"is {resolution.note('in the training')}")
+    options = resolution.apply_to(options)
     return infer_layout(table, options), options
 
 
