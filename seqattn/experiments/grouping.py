@@ -3,8 +3,9 @@
 A group consists of the runs that begin together. Each run has one row of the stacked parameters. A
 run stays in its group until the run ends, because the last bits of its results depend on the number
 of rows of the group, on the row of the run, and on when the other runs end. A resumed group
-therefore has the same rows as before. Runs that ended after the position from which the group
-continues are trained again until they end, and their results are the same.
+therefore has the same rows as before, unless the command continues only a part of its runs. Runs
+that ended after the position from which the group continues are trained again until they end, and
+their results are the same.
 """
 
 from __future__ import annotations

@@ -139,9 +139,12 @@ def _load_progress(job: Job) -> Job:
             stopped_early = job.ending == "early stopping"
             if job.is_trained and summary["stopped_early"] == stopped_early:
                 job = replace(job, summary=summary)
-        elif summary.get("diverged_at") or job.is_trained:
+        elif (at := summary.get("diverged_at")) is None:
             # A non-finite test loss counts only if no epoch is left: with more epochs, the new
             # best epoch may have a finite test loss.
+            if job.is_trained:
+                job = replace(job, error=_error_of(folder, summary, state))
+        elif at["epoch"] <= config.training.epochs:
             job = replace(job, error=_error_of(folder, summary, state))
     if job.error is None:
         check_same_rates(job)

@@ -3,6 +3,7 @@ pictures."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -109,19 +110,28 @@ def log_rounding_changes(
     distinct line once.
 
     Args:
-        jobs: the jobs. A new job gets no line.
+        jobs: all jobs of the command. New jobs and jobs that are not pending get no line.
         environment: entries of the new `environment.json` that all runs share.
         callbacks: the callbacks that show the lines.
     """
-    changes = dict[str, None]()
-    for job in jobs:
-        if job.state is None:
+    slots = [None if job.state is None else job.state.slot for job in jobs]
+    counts = Counter(slot.group_id for slot in slots if slot is not None)
+    lines = dict[str, None]()
+    for job, slot in zip(jobs, slots, strict=True):
+        if job.state is None or not job.is_pending:
             continue
-        if change := rounding_change(job.environment_of_state, environment):
+        changes = [rounding_change(job.environment_of_state, environment)]
+        if slot is not None and counts[slot.group_id] < slot.group_size:
+            changes.append(
+                f"Only {counts[slot.group_id]} of {slot.group_size} runs that were trained together"
+                f" are continued, so the results of all {slot.group_size} can differ by rounding"
+                " from those of an uninterrupted training."
+            )
+        for change in filter(None, changes):
             job.folder.log_line(change)
-            changes[change] = None
-    for change in changes:
-        callbacks.message(change)
+            lines[change] = None
+    for line in lines:
+        callbacks.message(line)
 
 
 def draw_missing_pictures(

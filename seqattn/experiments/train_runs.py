@@ -122,7 +122,7 @@ def train_many(
                 processes=launch.processes,
             )
             locks.lock_new(job.folder for job in pending)
-            log_rounding_changes(pending, resources.environment, callbacks)
+            log_rounding_changes(jobs, resources.environment, callbacks)
             prepare_folders(pending, resources.environment, overwrite=overwrite)
             _begin_progress(pending, callbacks)
             jobs = _replace_jobs(jobs, _train_groups(groups, resources, callbacks, launch.workers))
