@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from seqattn.config import OwnFile, leaves, upgrade_stored
+from seqattn.config import Config, OwnFile, leaves, upgrade_stored
 from seqattn.config.searching import Range, Search
 from seqattn.data import load_data
 from seqattn.errors import CheckpointError, UsageError
@@ -21,8 +21,8 @@ DATABASE = "study.db"
 
 
 def search_identity(search: Search) -> dict[str, Any]:
-    """Return the values that all calls of one search have in common: the config, the ranges and the
-    digests of the data.
+    """Return the values that all calls of one search have in common: the config, the ranges, the
+    digests of the data, and the digest of each plugin by its name.
 
     Raises:
         DataError: if the data files cannot be read or used.
@@ -32,8 +32,20 @@ def search_identity(search: Search) -> dict[str, Any]:
               if key not in MUTABLE_ON_RESUME or key == "training.epochs"}  # fmt: skip
     section = search.base.data  # the keys of data files cannot be searched
     digests = list(load_data(section).digests) if isinstance(section, OwnFile) else []
-    identity: dict[str, Any] = json.loads(json.dumps({**plain, "config": config, "data": digests}))
+    identity: dict[str, Any] = json.loads(
+        json.dumps({
+            **plain, "config": config, "data": digests, "plugins": _plugin_digests(search.base)
+        })
+    )  # fmt: skip
     return identity
+
+
+def _plugin_digests(config: Config) -> dict[str, str | None]:
+    """Return the SHA-256 digest of each plugin by its module, or by its file name without the
+    folder. A plugin whose source is unknown has the digest None."""
+    return {
+        plugin.module or PurePath(str(plugin.path)).name: plugin.sha256 for plugin in config.plugins
+    }
 
 
 def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -105,6 +117,7 @@ def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place:
     config = _migrate_config(stored["config"], new["config"], place)
     old_ranges, new_ranges = (_range_texts(side["ranges"]) for side in (stored, new))
     changes = [*_changes(config, new["config"]), *_changes(old_ranges, new_ranges, "--search ")]
+    changes += _plugin_changes(stored, new)
     if stored["data"] != new["data"]:
         changes.append("the content of the data files changed")
     if changes:
@@ -141,6 +154,20 @@ def _changes(stored: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
         if key not in stored or key not in new or stored[key] != new[key]:
             old, now = ("none" if side.get(key) is None else side[key] for side in (stored, new))
             yield f"{prefix}{key}: {old} -> {now}"
+
+
+def _plugin_changes(stored: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a text with both digests for each plugin whose digest only one of two searches has. A
+    search of an earlier version has no digests, so nothing is known about its plugins."""
+    if "plugins" not in stored:
+        return
+    old, now = stored["plugins"], new["plugins"]
+    if not isinstance(old, Mapping):
+        yield "the stored digests of the plugins cannot be read"
+        return
+    only_old = {name: digest for name, digest in old.items() if digest not in now.values()}
+    only_now = {name: digest for name, digest in now.items() if digest not in old.values()}
+    yield from _changes(only_old, only_now, "SHA-256 of plugin ")
 
 
 def _range_texts(ranges: list[Mapping[str, Any]]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 A search folder outputs/NAME/ has these files and folders:
 
-  tune.json         the manifest: config, ranges, data digests and id of the study
+  tune.json         the manifest: config, ranges, digests of data and plugins, id of the study
   study.db          all trials, in SQLite, unless another storage is given
   trial-K/          the run folder of trial K
   trials.csv        one row for each trial
