@@ -4,15 +4,17 @@ few trials reached, and losses that do not differ."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from optuna.trial import TrialState
 
 from seqattn.config.knobs.plugins import Plugin
 from seqattn.config.searching import Search, plan_search
 from seqattn.errors import UsageError
-from seqattn.experiments.tuning import manifest
+from seqattn.experiments.tuning import manifest, results, trials
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")
 SMALL = ["data.n_train=8", "data.n_validation=4", "data.n_test=4"]
@@ -59,3 +61,29 @@ def test_a_search_of_an_earlier_version_continues_whatever_its_plugins(tmp_path:
     folder.mkdir()
     (folder / "tune.json").write_text(json.dumps({"study": "1", **stored}))
     assert manifest.check_folder(folder, now) is not None
+
+
+# --- the importance of keys -------------------------------------------------------------------
+
+
+def finished(search: Search, folder: Path, loss: Callable[[float], float]) -> results.TuneResult:
+    """Write the results of trials whose loss depends on the learning rate only."""
+    folder.mkdir()
+    study = trials.open_study(f"sqlite:///{folder / 'study.db'}", search, {})
+    for _ in range(results.MIN_TRIALS):
+        trial = trials.start_trial(study, search, lambda number: True, lambda line: None)
+        assert trial is not None
+        rate = trial.params["training.learning_rate"]
+        trials.end(study, trial, TrialState.COMPLETE, loss(rate))
+    return results.write_search_results(study, search, folder)
+
+
+def test_keys_without_effect_have_no_importance(tmp_path: Path) -> None:
+    asked = wanted(tmp_path, RATE, WIDTH)
+    found = finished(asked, tmp_path / "equal", lambda rate: 0.5)
+    assert found.importance == {}
+    assert found.no_importance.startswith("The trials differ too little")
+    assert not (tmp_path / "equal/importance.png").exists()
+    found = finished(asked, tmp_path / "different", lambda rate: rate)
+    assert sum(found.importance.values()) == pytest.approx(1)
+    assert list(found.importance) == ["training.learning_rate", "model.hidden_dim"]

@@ -25,6 +25,8 @@ MIN_TRIALS = 20
 chosen with searches over two keys, one of which had no effect. The key without effect was ranked
 first in 22 of 60 searches with 4 trials, in 9 of 60 with 8 trials, in 5 of 60 with 12 trials, and
 in 1 of 60 with 20 trials (`tests/walks/test_importance.py`)."""
+MIN_DIVERGENCE = 1e-12
+"""If the sum of the unscaled importances is at most this number, no key has an importance."""
 ENDED_ELSEWHERE = "ended by another process"
 
 
@@ -127,13 +129,22 @@ def _key_importance(study: optuna.Study, search: Search) -> tuple[dict[str, floa
             f"{counted(len(finished), 'trial')} ended with a loss. The importance of keys needs"
             f" {MIN_TRIALS} or more, since with fewer it is unreliable."
         )
+    too_little = "The trials differ too little to compute the importance of keys."
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna marks the evaluator as experimental
+        # Optuna marks the evaluator and the argument `normalize` as experimental. It would
+        # normalize values whose sum is 0 to equal importances.
+        warnings.simplefilter("ignore")
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
         try:
-            return dict(optuna.importance.get_param_importances(study, evaluator=evaluator)), ""
+            values = optuna.importance.get_param_importances(
+                study, evaluator=evaluator, normalize=False
+            )
         except (ValueError, RuntimeError):
-            return {}, "The trials differ too little to compute the importance of keys."
+            return {}, too_little
+    total = sum(values.values())
+    if not total > MIN_DIVERGENCE:
+        return {}, too_little
+    return {key: value / total for key, value in values.items()}, ""
 
 
 def _trials_csv(rows: list[dict[str, Any]], search: Search) -> bytes:
