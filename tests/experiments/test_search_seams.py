@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import optuna
 import pytest
 from optuna.trial import TrialState
 
+from seqattn.config import Training
 from seqattn.config.knobs.plugins import Plugin
 from seqattn.config.searching import Search, plan_search
 from seqattn.errors import UsageError
@@ -87,3 +89,72 @@ def test_keys_without_effect_have_no_importance(tmp_path: Path) -> None:
     found = finished(asked, tmp_path / "different", lambda rate: rate)
     assert sum(found.importance.values()) == pytest.approx(1)
     assert list(found.importance) == ["training.learning_rate", "model.hidden_dim"]
+
+
+# --- trials that stop early -------------------------------------------------------------------
+
+
+def pruned_after(earlier: list[tuple[int, float]], epochs: int, loss: float) -> int | None:
+    """Return the epoch after which a trial is pruned.
+
+    Args:
+        earlier: the numbers of epochs and the losses of the complete trials.
+        epochs: number of epochs of the trial.
+        loss: its loss in each epoch.
+    """
+    pruner = trials.build_pruner(Training(epochs=epochs), are_comparable=True)
+    study = optuna.create_study(pruner=pruner)
+    for count, value in earlier:
+        trial = study.ask()
+        for epoch in range(1, count + 1):
+            trial.report(value, epoch)
+        study.tell(trial, value)
+    trial = study.ask()
+    for epoch in range(1, epochs + 1):
+        trial.report(loss, epoch)
+        if trial.should_prune():
+            return epoch
+    return None
+
+
+def test_the_median_is_of_at_least_five_trials_that_reached_the_epoch() -> None:
+    assert pruned_after([(10, 0.9)] * 4 + [(40, 0.1)], 40, 0.5) is None
+    assert pruned_after([(10, 0.9)] * 4 + [(40, 0.1)] * 4, 40, 0.5) is None
+    assert pruned_after([(10, 0.9)] * 5 + [(40, 0.1)] * 5, 40, 0.5) == 11
+    assert pruned_after([(40, 0.1)] * 5, 40, 0.5) == 8
+
+
+@pytest.mark.parametrize(("epochs", "first"), [(3, 2), (9, 2), (10, 2), (14, 3), (19, 4), (20, 4)])
+def test_a_fifth_of_the_epochs_is_rounded_up(epochs: int, first: int) -> None:
+    assert pruned_after([(epochs, 0.1)] * 5, epochs, 1.0) == first
+
+
+COSINE, LINEAR = "{kind: cosine}", "{schedule: linear}"
+SCHEDULE, FORCING = "training.learning_rate_schedule", "training.teacher_forcing"
+
+
+@pytest.mark.parametrize(
+    ("sets", "texts", "comparable"),
+    [
+        ((), ("training.epochs=3,6",), True),
+        ((), ("training.epochs=uniform(3,6)",), True),
+        ((), (RATE,), True),
+        ((f"{SCHEDULE}={COSINE}",), (RATE,), True),
+        ((f"{SCHEDULE}={COSINE}",), ("training.epochs=3,6",), False),
+        ((), ("training.epochs=3,6", f"{SCHEDULE}={{kind: none}},{COSINE}"), False),
+        ((), ("training.epochs=3,6", f"{SCHEDULE}={{kind: step}},{COSINE}"), False),
+        ((), ("training.epochs=3,6", f"{FORCING}={{probability: 1.0}},{LINEAR}"), False),
+        ((f"{SCHEDULE}={COSINE}",), ("training.epochs=3,6", f"{SCHEDULE}.over_epochs=2,4"), True),
+        ((f"{SCHEDULE}={COSINE}",), ("training.epochs=3,6", f"{SCHEDULE}.over_epochs=2,null"),
+         False),
+        ((f"{SCHEDULE}={COSINE}",), ("training.epochs=3,6", f"{SCHEDULE}={{kind: none}},{{kind: step}}"),
+         True),
+        ((), ("training={epochs: 3},{epochs: 6, learning_rate_schedule: {kind: cosine}}",), False),
+        ((), ("training={epochs: 3},{epochs: 6}",), True),
+        ((), ("training={epochs: 3},{epochs: 3, learning_rate_schedule: {kind: cosine}}",), True),
+    ],
+)  # fmt: skip
+def test_trials_are_comparable_if_no_searched_schedule_spans_different_numbers_of_epochs(
+    sets: tuple[str, ...], texts: tuple[str, ...], comparable: bool, tmp_path: Path
+) -> None:
+    assert trials.are_comparable(wanted(tmp_path, *texts, sets=sets)) is comparable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,10 @@ class TrialLoop:
                 raise StorageError(f"{error} {remedy}") from None
             raise
 
+    @cached_property
+    def _are_comparable(self) -> bool:
+        return trials.are_comparable(self.search)
+
     def _requeue(self, trial: optuna.Trial) -> None:
         trials.requeue(self.study, self.search, self.study.trials[trial.number])
 
@@ -120,7 +125,7 @@ class TrialLoop:
         """
         config = self.search.config(values)
         self.study.pruner = trials.build_pruner(
-            config.training, epochs_vary=self.search.varies_epochs
+            config.training, are_comparable=self._are_comparable
         )
 
         def report_epoch(record: EpochRecord) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -13,12 +16,15 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from seqattn.config import Training
 from seqattn.config.searching import Search
-from seqattn.errors import UsageError
+from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments.resume import keys_spanning_all_epochs
 from seqattn.experiments.tuning import sampling
 
 STARTUP_TRIALS = 5
-"""Number of trials that must finish before any trial is pruned, so that there is a median."""
+"""Number of complete trials that must have reached an epoch before any trial is pruned after this
+epoch, so that the median is reliable."""
+SCHEDULED = ("training.teacher_forcing", "training.learning_rate_schedule")
+"""The sections with schedules that can span all epochs."""
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 # User attributes of the study and of its trials.
@@ -132,23 +138,42 @@ def start_trial(
         requeue(study, search, study.trials[number])
 
 
-def build_pruner(training: Training, *, epochs_vary: bool) -> optuna.pruners.BasePruner:
+def are_comparable(search: Search) -> bool:
+    """Return whether the losses of all trials of a search are comparable at the same epoch.
+
+    They are not comparable if the trials have different numbers of epochs and any trial can have a
+    schedule that spans all epochs, because the trials are then at different points of the schedule.
+    """
+    ranges = [
+        each for each in search.ranges
+        if each.path == "training" or each.path.startswith(SCHEDULED)
+    ]  # fmt: skip
+    paths, found = [each.path for each in ranges], list[Training]()
+    for values in itertools.product(*(each.values or (each.low,) for each in ranges)):
+        with contextlib.suppress(ConfigError):  # a trial with such values is refused
+            found.append(search.config(dict(zip(paths, values, strict=True))).training)
+    epochs_vary = search.varies_epochs or len({training.epochs for training in found}) > 1
+    return not (epochs_vary and any(map(keys_spanning_all_epochs, found)))
+
+
+def build_pruner(training: Training, *, are_comparable: bool) -> optuna.pruners.BasePruner:
     """Build the pruner of a trial.
 
-    A trial is pruned at epoch max(2, epochs // 5) or later if its lowest validation loss so far is
-    higher than the median validation loss of the complete trials at the same epoch. The median
-    needs `STARTUP_TRIALS` complete trials. No trial is pruned if the trials have different numbers
-    of epochs and a schedule spans all epochs. At the same epoch, such trials are at different
-    points of the schedule, so their losses are not comparable.
+    A trial is pruned at epoch max(2, epochs / 5), rounded up, or later if its lowest validation
+    loss so far is higher than the median validation loss of the complete trials at the same epoch.
+    The median needs `STARTUP_TRIALS` complete trials that reached this epoch.
 
     Args:
         training: section `training` of the trial's config.
-        epochs_vary: whether `training.epochs` is searched.
+        are_comparable: see `are_comparable`. If this is False, no trial is pruned.
     """
-    if epochs_vary and keys_spanning_all_epochs(training):
+    if not are_comparable:
         return optuna.pruners.NopPruner()
-    warmup = max(2, training.epochs // 5)
-    return optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=warmup)
+    return optuna.pruners.MedianPruner(
+        n_startup_trials=STARTUP_TRIALS,
+        n_warmup_steps=max(2, math.ceil(training.epochs / 5)),
+        n_min_trials=STARTUP_TRIALS,
+    )
 
 
 # --- how trials end -------------------------------------------------------------------------------
