@@ -71,6 +71,15 @@ def metrics_columns(folder: RunFolder) -> Columns:
 
 
 def predictions_columns(folder: RunFolder) -> Columns:
+    """Return the forecasts in `predictions.npz` in long format; see `columns_of_predictions`.
+
+    Raises:
+        CheckpointError: if `predictions.npz` cannot be read.
+    """
+    return columns_of_predictions(folder.read_predictions())
+
+
+def columns_of_predictions(arrays: Mapping[str, NDArray[Any]]) -> Columns:
     """Return the forecasts of the test sequences in long format.
 
     The table has a row for each sequence, target step and target feature. The columns are
@@ -78,10 +87,9 @@ def predictions_columns(folder: RunFolder) -> Columns:
     `target` (NaN if it was not observed) and `forecast`. Targets and forecasts are in the units of
     the data.
 
-    Raises:
-        CheckpointError: if `predictions.npz` cannot be read.
+    Args:
+        arrays: the arrays of `predictions.npz`.
     """
-    arrays = folder.read_predictions()
     names = arrays.get("said", arrays["features"])
     _, T, F = arrays["forecast"].shape
     sequences, steps = np.nonzero(np.arange(T) < arrays["target_lengths"][:, None])
@@ -93,12 +101,6 @@ def predictions_columns(folder: RunFolder) -> Columns:
     for name in ("target", "forecast"):
         columns[name] = arrays[name][sequences, steps].reshape(-1)
     return columns
-
-
-def run_frame(folder: RunFolder, table: str, library: Library | None) -> Any:
-    """Return a table of a run as a DataFrame; see `Run.to_dataframe`."""
-    read = {"metrics": metrics_columns, "predictions": predictions_columns}
-    return make_frame(read[check_table(table, read)](folder), library)
 
 
 def table_columns(result: ComparisonResult, table: str, tables: Iterable[str]) -> Columns:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seqattn.experiments.api import dataframes, run_results
+from seqattn.experiments.api import run_results
 from seqattn.experiments.api.arguments import (
     DataFrame,
     OverrideArgument,
@@ -36,6 +36,9 @@ RunTable = Literal["metrics", "predictions"]
 @dataclass(frozen=True)
 class Run:
     """A trained run.
+
+    If the run was opened at another epoch than the best one, the methods compute the forecasts and
+    weights of its test sequences, and raise a DataError if its data are missing or have changed.
 
     Attributes:
         folder: the run folder.
@@ -251,21 +254,18 @@ class Run:
         return run_results.predictions_figure(self, examples)
 
     def report(self, output: str | Path | None = None) -> Path:
-        """Write the HTML report of the run; see `seqattn report`.
+        """Write the HTML report of the run folder, which shows the best epoch; see `seqattn
+        report`. Return the path of the page.
 
         Args:
             output: path of the page. The default is `report.html` in the run folder.
-
-        Returns:
-            the path of the page.
         """
         from seqattn.report import report
 
         return report(self.folder.path, None if output is None else Path(output))
 
-    def to_dataframe(
-        self, table: RunTable = "metrics", *, library: Library | None = None
-    ) -> DataFrame:
+    def to_dataframe(self, table: RunTable = "metrics", *,
+                     library: Library | None = None) -> DataFrame:  # fmt: skip
         """Return a table of the run as a DataFrame.
 
         Args:
@@ -280,7 +280,7 @@ class Run:
             UsageError: if the library is not installed, or if the table is unknown.
             CheckpointError: if a file of the run cannot be read.
         """
-        return dataframes.run_frame(self.folder, table, library)
+        return run_results.run_frame(self, table, library)
 
     def _repr_html_(self) -> str:
         return run_results.run_html(self)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from seqattn.errors import SeqattnError, UsageError
-from seqattn.experiments.api import html
+from seqattn.experiments.api import dataframes, epoch_results, html
 from seqattn.experiments.api.arguments import (
     DataFrame,
     OverrideArgument,
@@ -17,6 +16,7 @@ from seqattn.experiments.api.arguments import (
     check_step_count,
     warn,
 )
+from seqattn.experiments.api.dataframes import Library
 from seqattn.experiments.api.labelled import ArrayLibrary, LabelledWeights, label_weights
 from seqattn.experiments.source_arrays import source_sequences
 
@@ -53,24 +53,12 @@ def weights_figure(
 ) -> Figure:
     """Plot the attention weights of test sequences; see `Run.plot_attention`."""
     from seqattn.plots import run_pictures
-    from seqattn.runs.array_files import PER_SEQUENCE
-    from seqattn.runs.titles import sequence_titles
 
     if not run.trained.has_attention:
         raise UsageError(f"{run.folder.path}: its model has no attention.")
-    weights = run.folder.read_attention()
-    titles = sequence_titles(run.folder.read_predictions())
-    indices = [as_integer(k, "example") for k in np.atleast_1d(np.asarray(example, dtype=object))]
-    if not indices:
-        raise UsageError("example: expected a test sequence, counted from 0, or several.")
-    if unknown := [k for k in indices if not 0 <= k < len(titles)]:
-        text = f"there are {len(titles)} test sequences, counted from 0."
-        raise UsageError(f"example {unknown[0]}: {text}")
-    selected = {
-        name: array[indices] if name in PER_SEQUENCE else array for name, array in weights.items()
-    }
+    weights, titles = epoch_results.attention_of_examples(run, example)
     return run_pictures.attention_picture(
-        selected, [titles[k] for k in indices], len(indices), kind=kind, layer=layer, head=head
+        weights, titles, len(titles), kind=kind, layer=layer, head=head
     )[0]
 
 
@@ -109,7 +97,7 @@ def attention_weights(
         raise UsageError("steps and attention_override: need a source.")
     if not run.trained.has_attention:
         raise UsageError(f"{run.folder.path}: its model has no attention.")
-    return label_weights(run.folder.read_attention(), kind, library)
+    return label_weights(epoch_results.attention_of(run), kind, library)
 
 
 def forecast_frame(run: Run, source: DataFrame, steps: int | None) -> DataFrame:
@@ -148,5 +136,14 @@ def predictions_figure(run: Run, examples: int) -> Figure:
 
     if as_integer(examples, "examples") < 1:
         raise UsageError(f"examples {examples}: expected 1 or more.")
-    summary, predictions = run.folder.read_results(), run.folder.read_predictions()
+    summary, predictions = run.folder.read_results(), epoch_results.predictions_of(run, examples)
     return run_pictures.predictions_picture(predictions, summary, examples)
+
+
+def run_frame(run: Run, table: str, library: Library | None) -> DataFrame:
+    """Return a table of a run as a DataFrame; see `Run.to_dataframe`."""
+    if dataframes.check_table(table, ("metrics", "predictions")) == "metrics":
+        columns = dataframes.metrics_columns(run.folder)
+    else:
+        columns = dataframes.columns_of_predictions(epoch_results.predictions_of(run))
+    return dataframes.make_frame(columns, library)

@@ -1,0 +1,110 @@
+"""The Python API where its parts meet: opened epochs, relative paths, repeated calls, masks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import seqattn
+from seqattn.errors import CheckpointError, UsageError
+from tests.conftest import SMALL
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+CONFIG: dict[str, Any] = {
+    "name": "tiny",
+    "data": {"kind": "squares", "n_train": 16, "n_validation": 8, "n_test": 7},
+    "model": {"kind": "recurrent", "hidden_dim": 2},
+    "training": {"epochs": 2, "batch_size": 16},
+}
+
+
+# --- other epochs than the best -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with sequences of different lengths, whose parameters are recorded after each epoch."""
+    home = tmp_path_factory.mktemp("recorded")
+    sets = [*SMALL, "name=recorded", "data.variable_length=true", "training.record_attention=1"]
+    return seqattn.train(None, output_dir=home, overrides=sets).folder.path
+
+
+def heatmaps(figure: Figure) -> list[Any]:
+    return [image.get_array() for axes in figure.axes for image in axes.images]
+
+
+def test_a_run_at_another_epoch_has_the_results_of_its_own_weights(recorded: Path) -> None:
+    best, start = seqattn.Run.open(recorded), seqattn.Run.open(recorded, epoch=0)
+    assert best.trained.epoch > 0
+    stored = best.folder.read_attention()
+    arrays = best.folder.read_predictions()
+    source, lengths = arrays["source"], arrays["source_lengths"]
+
+    weights = start.attention_weights(library="numpy")
+    own = start.attention_weights(source=source, library="numpy")
+    assert weights.dims == own.dims
+    assert list(weights.coords["sequence"]) == list(stored["ids"])
+    np.testing.assert_array_equal(np.isnan(weights.values), np.isnan(stored["weights"]))
+    valid = ~np.isnan(weights.values)
+    np.testing.assert_allclose(weights.values[valid], own.values[valid], rtol=1e-5)
+    assert np.abs(weights.values - stored["weights"])[valid].max() > 1e-3
+
+    frame = start.to_dataframe("predictions")
+    assert list(frame.columns) == list(best.to_dataframe("predictions").columns)
+    error = float(((frame.forecast - frame.target) ** 2).mean())
+    assert error == pytest.approx(start.evaluate().loss, rel=1e-6)
+    assert error != pytest.approx(best.evaluate().loss, rel=1e-3)
+
+    k = int(lengths.argmin())
+    (drawn,) = heatmaps(start.plot_attention(k))[:1]
+    rows, columns = int(arrays["target_lengths"][k]), int(lengths[k])
+    np.testing.assert_allclose(drawn, weights.values[k, 0, 0, :rows, :columns], rtol=1e-5)
+    with pytest.raises(UsageError, match="example 12: there are 12 test sequences"):
+        start.plot_attention(12)
+
+
+def lines_of(figure: Figure) -> list[Any]:
+    return [line.get_xydata() for axes in figure.axes for line in axes.lines]
+
+
+def test_pictures_of_forecasts_show_the_opened_epoch(recorded: Path) -> None:
+    best, start = seqattn.Run.open(recorded), seqattn.Run.open(recorded, epoch=0)
+    first, second = (lines_of(run.plot_predictions(2)) for run in (best, start))
+    assert len(first) == len(second)
+    same = [np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True)]
+    assert not all(same)
+    assert any(same)  # the sources and targets
+
+
+def test_what_is_computed_for_the_best_epoch_equals_its_files(recorded: Path) -> None:
+    from seqattn.experiments.api import epoch_results
+
+    run = seqattn.Run.open(recorded)
+    for computed, stored in (
+        (epoch_results.compute_attention(run, run.data.test), run.folder.read_attention()),
+        (epoch_results.compute_predictions(run), run.folder.read_predictions()),
+    ):
+        assert set(computed) == set(stored)
+        for name, array in stored.items():
+            if array.dtype.kind == "f":
+                np.testing.assert_allclose(computed[name], array, rtol=1e-5, atol=1e-6)
+            else:
+                np.testing.assert_array_equal(computed[name], array)
+
+
+def test_a_checkpoint_without_a_run_folder_has_results(recorded: Path, tmp_path: Path) -> None:
+    best = seqattn.Run.open(recorded)
+    alone = tmp_path / "a/alone.safetensors"
+    alone.parent.mkdir()
+    alone.write_bytes(best.folder.best.read_bytes())
+    run = seqattn.Run.open(alone)
+    expected = best.attention_weights(library="numpy").values
+    found = run.attention_weights(library="numpy").values
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert len(run.to_dataframe("predictions")) == len(best.to_dataframe("predictions"))
+    with pytest.raises(CheckpointError, match=r"summary\.json"):
+        run.plot_predictions()
