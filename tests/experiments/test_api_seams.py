@@ -108,3 +108,25 @@ def test_a_checkpoint_without_a_run_folder_has_results(recorded: Path, tmp_path:
     assert len(run.to_dataframe("predictions")) == len(best.to_dataframe("predictions"))
     with pytest.raises(CheckpointError, match=r"summary\.json"):
         run.plot_predictions()
+
+
+# --- the name of a run, and its folder ------------------------------------------------------------
+
+
+def test_the_config_of_a_run_has_its_name(recorded: Path) -> None:
+    best = seqattn.Run.open(recorded)
+    assert best.config.name == "recorded"
+    assert seqattn.Run.open(recorded, epoch=0).config.name == "recorded"
+    assert seqattn.Run.open(best.folder.last).config.name == "recorded"
+
+
+def test_training_the_config_of_a_run_replaces_that_run_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = seqattn.train(CONFIG, name="squares")
+    before = other.folder.summary.read_bytes()
+    mine = seqattn.train(CONFIG, training__epochs=1)
+    again = seqattn.train(mine.config, overwrite=True)
+    assert again.folder.path.name == "tiny"
+    assert other.folder.summary.read_bytes() == before

@@ -27,6 +27,11 @@ def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedMod
         epoch: the epoch whose recorded parameters are loaded; None to load the parameters of the
             checkpoint.
 
+    Returns:
+        the run folder, and the model. The name and the data paths in its config are those of the
+        run folder. For a checkpoint outside a run folder, they are unknown, and the name is the
+        default name.
+
     Raises:
         CheckpointError: if the checkpoint is missing or corrupt, or if the checkpoint does not
             match the config in the run folder.
@@ -49,8 +54,9 @@ def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedMod
         trained = load_model(checkpoint, expected=expected)
     else:
         trained = load_model_at_epoch(folder, epoch, expected=expected)
-    if expected is not None:  # the run folder contains the paths, but a checkpoint does not
-        config = trained.config.model_copy(update={"data": expected.data})
+    if expected is not None:  # a checkpoint contains neither the name nor the paths
+        own = {"name": expected.name, "data": expected.data}
+        config = trained.config.model_copy(update=own)
         trained = dataclasses.replace(trained, config=config, split=tuple(folder.read_split()))
     return folder, trained
 
