@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -16,6 +17,7 @@ from seqattn.config import Config, resolve
 from seqattn.errors import Interrupted, StorageError, UsageError, install_command
 from seqattn.experiments import ray_cluster
 from seqattn.experiments.trackers import Status, TrackedRun, run_trackers
+from seqattn.experiments.trackers.mlflow import MLflowTracker
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import METRICS, EpochRecord, RunFolder
 from tests.conftest import Ended
@@ -100,6 +102,47 @@ def test_mlflow_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
     assert again.data.tags["seqattn.resumed.training.epochs"] == "5"
     experiments.train_many([first], overwrite=True)
     assert len(client.search_runs([experiment.experiment_id])) == 3
+
+
+@pytest.mark.usefixtures("unsynced_databases")
+@pytest.mark.parametrize("at", ["the start", "the end"])
+def test_mlflow_has_every_epoch_once_though_a_response_was_lost(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow.tracking import MlflowClient
+
+    plain, batches = MlflowClient.log_batch, 0
+    lost = {1} if at == "the start" else {4, 5}
+
+    def lose_response(client: MlflowClient, run_id: str, **content: Any) -> None:
+        nonlocal batches
+        plain(client, run_id, **content)
+        batches += "metrics" in content
+        if "metrics" in content and batches in lost:
+            raise TimeoutError("no response")
+
+    monkeypatch.setattr(MlflowClient, "log_batch", lose_response)
+    words = ("logging.mlflow=true", "training.checkpoint_seconds=0")
+    folder, _ = experiments.train_one(config_of(*words), tmp_path, plots=False)
+    longer = config_of(*words, "training.epochs=6")
+    experiments.train_one(longer, tmp_path, plots=False, resume=True)
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    history = client.get_metric_history(folder.read_trackers()["mlflow"]["run_id"], METRICS[-1])
+    assert sorted(each.step for each in history) == [1, 2, 3, 4, 5, 6]
+
+
+def test_mlflow_continues_after_the_last_epoch_of_a_record_with_repeated_epochs(
+    tmp_path: Path,
+) -> None:
+    """Earlier versions could log an epoch twice."""
+
+    class Client:
+        def get_metric_history(self, run_id: str, key: str) -> list[Any]:
+            return [SimpleNamespace(step=step) for step in (1, 1, 2, 3)]
+
+    tracker = MLflowTracker(TrackedRun(config_of(), RunFolder(tmp_path / "tracked")))
+    tracker._client = Client()
+    assert max(tracker._logged_epochs()) == 3
 
 
 def test_an_unreachable_mlflow_server_ends_the_command_before_training(

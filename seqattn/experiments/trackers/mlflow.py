@@ -49,6 +49,7 @@ class MLflowTracker:
         self.uri = uri or f"sqlite:///{(run.outputs / 'mlflow.db').as_posix()}"
         self.run_id = ""
         self._client: Any = None
+        self._lost_response = False  # whether an error came after epochs were sent
 
     def start(self) -> int:
         for name, value in ENVIRONMENT.items():
@@ -63,12 +64,15 @@ class MLflowTracker:
         self.run_id = self._open_run(experiment)
         self._log_params()
         self._client.log_artifact(self.run_id, str(self.run.folder.config))
-        # `seconds` is the last column, so an epoch with `seconds` is complete.
-        return len(self._client.get_metric_history(self.run_id, METRICS[-1]))
+        return max(self._logged_epochs(), default=0)
 
     def log_epochs(self, records: Sequence[EpochRecord]) -> None:
         from mlflow.entities import Metric
 
+        if self._lost_response:
+            logged = self._logged_epochs()
+            records = [record for record in records if record.epoch not in logged]
+        self._lost_response = True  # until all responses have arrived
         now = time.time_ns() // 1_000_000
         metrics = [
             Metric(name, value, now, record.epoch)
@@ -78,6 +82,7 @@ class MLflowTracker:
         step = MAX_METRICS - MAX_METRICS % len(METRICS[1:])  # whole epochs
         for at in range(0, len(metrics), step):
             self._client.log_batch(self.run_id, metrics=metrics[at : at + step])
+        self._lost_response = False
 
     def log_picture(self, name: str, png: bytes) -> None:
         with tempfile.TemporaryDirectory(prefix="seqattn-") as scratch:
@@ -89,6 +94,12 @@ class MLflowTracker:
         for name, value in results.items():
             self._client.log_metric(self.run_id, name, value)
         self._client.set_terminated(self.run_id, STATUS[status])
+
+    def _logged_epochs(self) -> set[int]:
+        """Return the epochs that the MLflow run contains."""
+        # `seconds` is the last column, so an epoch with `seconds` is complete.
+        history = self._client.get_metric_history(self.run_id, METRICS[-1])
+        return {metric.step for metric in history}
 
     def _experiment(self) -> str:
         """Find or create the experiment, and return its identifier."""
