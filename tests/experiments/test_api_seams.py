@@ -130,3 +130,40 @@ def test_training_the_config_of_a_run_replaces_that_run_only(
     again = seqattn.train(mine.config, overwrite=True)
     assert again.folder.path.name == "tiny"
     assert other.folder.summary.read_bytes() == before
+
+
+def test_opened_results_stay_those_of_their_folder_after_a_change_of_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    vary = {"model.cell": ["gru", "lstm"]}
+    monkeypatch.chdir(first)
+    runs = [seqattn.train(CONFIG), seqattn.Run.open("outputs/tiny")]
+    seeds = [seqattn.train_seeds(CONFIG, 2, name="some"), seqattn.Seeds.open("outputs/some")]
+    comparisons = [
+        seqattn.compare(CONFIG, vary=vary, seeds=2, name="cells"),
+        seqattn.Comparison.open("outputs/cells"),
+    ]
+    losses = seeds[0].losses
+    text = [repr(each) for each in (*runs, *seeds, *comparisons)]
+    assert text[0] == text[1] == f"<seqattn run {str(Path('outputs/tiny'))!r}, epoch 2>"
+    assert text[2] == text[3] == f"<seqattn seeds {str(Path('outputs/some'))!r}, 2 seeds>"
+    wanted = f"<seqattn comparison {str(Path('outputs/cells'))!r}, 2 variants>"
+    assert text[4] == text[5] == wanted
+    monkeypatch.chdir(second)
+    seqattn.train(CONFIG, training__epochs=1, seed=5)
+    for run in runs:
+        assert run.summary["epochs"] == len(run.history) == 2
+        assert run.folder.path == first / "outputs/tiny"
+        assert str(run.folder.path) in repr(run)
+    for many in seeds:
+        assert many.path == first / "outputs/some"
+        assert many[24].summary["test_loss"] == losses[24]
+        assert len(many.to_dataframe("metrics")) == 2 * 2
+    for each in comparisons:
+        assert each.path == first / "outputs/cells"
+        assert len(each["lstm"].to_dataframe("predictions")) == 2 * 7 * 4
+        assert len(each.to_dataframe("metrics")) == 2 * 2 * 2
+        assert each["gru"][23].summary["epochs"] == 2

@@ -11,6 +11,7 @@ from seqattn.errors import CheckpointError, UsageError, counted
 from seqattn.experiments.api import dataframes, html
 from seqattn.experiments.api.arguments import DataFrame
 from seqattn.experiments.api.dataframes import Library
+from seqattn.experiments.api.paths import absolute_result, shown_path
 from seqattn.experiments.api.seeds import Seeds
 from seqattn.runs import COMPARISON
 
@@ -49,11 +50,11 @@ class Comparison:
         folder = Path(path)
         if not (folder / COMPARISON).is_file():
             raise CheckpointError(f"{folder}: is not the folder of a comparison (no {COMPARISON}).")
-        return cls(read_comparison(folder))
+        return cls(absolute_result(read_comparison(folder)))
 
     def __repr__(self) -> str:
         variants = counted(len(self), "variant")
-        return f"<seqattn comparison {str(self.path)!r}, {variants}>"
+        return f"<seqattn comparison {shown_path(self.path)!r}, {variants}>"
 
     def __len__(self) -> int:
         return len(self.result.variants)

@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqattn.experiments.api import run_results
-from seqattn.experiments.api.arguments import (
-    DataFrame,
-    OverrideArgument,
-)
+from seqattn.experiments.api.arguments import DataFrame, OverrideArgument
 from seqattn.experiments.api.dataframes import Library
 from seqattn.experiments.api.labelled import ArrayLibrary, LabelledWeights
+from seqattn.experiments.api.paths import absolute_folder, shown_path
 from seqattn.experiments.source_arrays import is_single_sequence
 from seqattn.runs import EpochRecord, RunFolder
 
@@ -53,10 +51,11 @@ class Run:
         """Open a run from its folder, or from a checkpoint file; see `load`."""
         from seqattn.analysis.evaluation.load_run import open_run
 
-        return cls(*open_run(Path(path), epoch))
+        folder, trained = open_run(Path(path), epoch)
+        return cls(absolute_folder(folder), trained)
 
     def __repr__(self) -> str:
-        return f"<seqattn run {str(self.folder.path)!r}, epoch {self.trained.epoch}>"
+        return f"<seqattn run {shown_path(self.folder.path)!r}, epoch {self.trained.epoch}>"
 
     @property
     def config(self) -> Config:
@@ -78,9 +77,8 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The content of `summary.json`.
-
-        The summary of a diverged run has no test loss. Its key `diverged` contains the reason.
+        """The content of `summary.json`. The summary of a diverged run has no test loss. Its key
+        `diverged` contains the reason.
 
         Raises:
             CheckpointError: if the run has not ended, or if the file is damaged.

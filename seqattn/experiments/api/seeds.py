@@ -11,6 +11,7 @@ from seqattn.errors import UsageError, counted
 from seqattn.experiments.api import dataframes, html
 from seqattn.experiments.api.arguments import DataFrame
 from seqattn.experiments.api.dataframes import Library
+from seqattn.experiments.api.paths import absolute_result, shown_path
 from seqattn.experiments.api.run import Run
 
 if TYPE_CHECKING:
@@ -46,10 +47,11 @@ class Seeds:
         from seqattn.analysis.comparison import collect_seeds, require_seed_folders
 
         folder = Path(path)
-        return cls(collect_seeds(folder, folder.resolve().name, require_seed_folders(folder)))
+        result = collect_seeds(folder, folder.resolve().name, require_seed_folders(folder))
+        return cls(absolute_result(result))
 
     def __repr__(self) -> str:
-        return f"<seqattn seeds {str(self.path)!r}, {counted(len(self), 'seed')}>"
+        return f"<seqattn seeds {shown_path(self.path)!r}, {counted(len(self), 'seed')}>"
 
     def __len__(self) -> int:
         return len(self.variant.folders)

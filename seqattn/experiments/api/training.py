@@ -21,6 +21,7 @@ from seqattn.experiments.api.arguments import (
     warn,
 )
 from seqattn.experiments.api.comparison import Comparison
+from seqattn.experiments.api.paths import absolute_result
 from seqattn.experiments.api.progress import show_bar
 from seqattn.experiments.api.run import Run
 from seqattn.experiments.api.seeds import Seeds
@@ -191,7 +192,7 @@ def compare(
             plan, Path(output_dir), callbacks=callbacks,
             launch=Launch(config_path=path, workers=workers),
         )  # fmt: skip
-    return Comparison(result)
+    return Comparison(absolute_result(result))
 
 
 def _config_source(config: ConfigArgument) -> Config | ConfigSource:
