@@ -13,6 +13,7 @@ numbers of the newer class `Generator` may change from version to version.
 from __future__ import annotations
 
 import functools
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
@@ -40,14 +41,14 @@ def rngs_for(
     keys: Iterable[tuple[int, int | str]], name: StreamName
 ) -> Iterator[np.random.RandomState]:
     """Yield generators that draw the same numbers as those of `rng_for`, in about a quarter of the
-    time that separate calls of `rng_for` take. Each generator is valid until the caller requests
-    the next generator of the same stream.
+    time that separate calls of `rng_for` take. Each generator is valid until the same thread
+    requests the next generator of the same stream.
 
     Args:
         keys: a pair of seed and position for each generator.
         name: the stream, named after the purpose of the numbers.
     """
-    rng, initial = _reusable_generator(name)
+    rng, initial = _reusable.of(name)
     state = initial["state"]
     for seed, position in keys:
         state["key"] = _philox_key(seed, name)
@@ -66,11 +67,22 @@ def _position_word(position: int | str) -> int:
     return zlib.crc32(position.encode()) if isinstance(position, str) else position
 
 
-@functools.cache
-def _reusable_generator(name: StreamName) -> tuple[np.random.RandomState, Any]:
-    """Return a generator, and the state of this generator at counter 0. The caller overwrites the
-    state for every key."""
-    bits = np.random.Philox(0)
-    initial: Any = bits.state
-    initial["state"]["counter"] = np.zeros(4, dtype=np.uint64)
-    return np.random.RandomState(bits), initial
+class _Reusable(threading.local):
+    """The generators that a thread uses again for other positions. Several threads may train models
+    at the same time."""
+
+    def __init__(self) -> None:
+        self.by_stream: dict[str, tuple[np.random.RandomState, Any]] = {}
+
+    def of(self, name: StreamName) -> tuple[np.random.RandomState, Any]:
+        """Return a generator, and the state of this generator at counter 0. The caller overwrites
+        the state for every key."""
+        if name not in self.by_stream:
+            bits = np.random.Philox(0)
+            initial: Any = bits.state
+            initial["state"]["counter"] = np.zeros(4, dtype=np.uint64)
+            self.by_stream[name] = np.random.RandomState(bits), initial
+        return self.by_stream[name]
+
+
+_reusable = _Reusable()

@@ -29,7 +29,7 @@ from seqattn.models.transformer import TransformerModel
 def build_model(
     config: Model, features: FeatureSpec | int, seed: int, lengths: Lengths | None = None
 ) -> Seq2SeqModel:
-    """Build the model that a config selects, and initialize the parameters of the model.
+    """Build the model that a config selects in float32, and initialize its parameters.
 
     Args:
         config: the `model` section.
@@ -44,7 +44,8 @@ def build_model(
             or if a module has parameters without an initial distribution; see `init_parameters`.
         ValueError: if `model.skip` is `linear` and `lengths` is None.
     """
-    model = _construct(config, features, lengths)
+    # The session may have another default type, set with torch.set_default_dtype.
+    model = _construct(config, features, lengths).float()
     if config.skip != "none" and model.skip is None and type(config) in PLUGIN_MODELS:
         raise PluginError(
             f"model.skip: {config.skip}: the plugin's model {config.kind} builds no skip"

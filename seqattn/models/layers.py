@@ -213,12 +213,18 @@ def init_parameters(model: nn.Module, seed: int) -> None:
         seed: the seed of the run.
 
     Raises:
-        PluginError: if a module with parameters has no initial distribution. This is the case for
-            torch's own modules.
+        PluginError: if a module with parameters has no initial distribution, which is the case for
+            torch's own modules, or if a module is one of torch's dropout modules.
     """
     with torch.no_grad():
         uniform = dict[str, tuple[nn.Parameter, float]]()
         for module_name, module in model.named_modules():
+            if isinstance(module, nn.modules.dropout._DropoutNd):
+                raise PluginError(
+                    f"{module_name}: the random numbers of torch's {type(module).__name__} do not"
+                    " depend on the seed of the run. Use seqattn's random numbers instead: the"
+                    " method `uniform` of the argument `rng`."
+                )
             if isinstance(module, LearnedVector):
                 module.value.fill_(module.init)
                 continue

@@ -77,13 +77,25 @@ class Optimizer:
         if learning_rates.count(first) == len(learning_rates):
             self._update(first)
             return
-        # The updates of all these optimizers are linear in the learning rate. An update with rate 1
-        # is therefore scaled by the learning rate of each run.
+        rates = torch.tensor(learning_rates, dtype=self.weights.dtype).unsqueeze(1)
+        rates = rates.to(self.weights.device, non_blocking=True)
+        if self.config.optimizer == "sgd":
+            self._update_sgd(rates)
+            return
+        # The updates of Adam and AdamW are linear in the learning rate. An update with rate 1 is
+        # therefore scaled by the learning rate of each run.
         self.before.copy_(self.weights)
         self._update(1.0)
-        shares = torch.tensor(learning_rates, dtype=self.weights.dtype)
-        shares = shares.to(self.weights.device, non_blocking=True)
-        self.weights.copy_(torch.lerp(self.before, self.weights, shares.unsqueeze(1)))
+        self.weights.copy_(torch.lerp(self.before, self.weights, rates))
+
+    def _update_sgd(self, rates: Tensor) -> None:
+        """Update the weights with the learning rates (R, 1). With a rate of 1, a small update would
+        be lost by rounding before it is scaled by a rate above 1."""
+        update = torch.add(self.gradient, self.weights, alpha=self.config.weight_decay)
+        if self.config.momentum:
+            momentum = self.buffers["momentum_buffer"]
+            update = momentum.mul_(self.config.momentum).add_(update)
+        self.weights.addcmul_(update, rates, value=-1)
 
     def _kernel(self) -> Callable[[float], None]:
         """Return the update as a function of the learning rate."""
@@ -158,7 +170,8 @@ class GradientClipping:
         return norms
 
     def clip(self) -> None:
-        """Scale down each gradient whose norm exceeds the limit of its run."""
+        """Scale down each gradient whose norm exceeds the limit of its run. Like torch's function
+        `clip_grad_norm_`, the method adds 1e-6 to the norm."""
         if not self.is_on:
             return
         norms = self.norms()

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqattn.errors import PluginError
 from seqattn.rng import rngs_for
 from seqattn.training.process_group import Shard
 
@@ -51,9 +52,16 @@ class StepRNG:
         Args:
             name: purpose of the numbers.
             shape: shape of the numbers of a run. The first axis is the axis of sequences.
+
+        Raises:
+            PluginError: if the model draws more than 1,024 times in a step for the same purpose.
         """
         call = self.calls.get(name, 0)
-        assert call < 1 << CALL_BITS
+        if call >= 1 << CALL_BITS:
+            raise PluginError(
+                f"the model draws random numbers for {name!r} more than {1 << CALL_BITS:,} times in"
+                " a step. Draw the numbers of all decoder steps with one call."
+            )
         self.calls[name] = call + 1
         counter = self.epoch << (STEP_BITS + CALL_BITS) | self.step << CALL_BITS | call
         keys = ((seed, counter) for seed in self.seeds)

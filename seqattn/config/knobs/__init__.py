@@ -97,7 +97,8 @@ class Config(Section):
     """Name of the run folder. The name consists of letters, digits, '.', '_' and '-', and does not
     start with '.' or '-'."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 23
-    """Seed of initial weights, batch order and teacher forcing. The data have their own seeds."""
+    """Seed of initial weights, batch order, teacher forcing, dropout and hard attention. The data
+    have their own seeds."""
     data: Data = Squares()
     """The data set."""
     model: Model = Recurrent()

@@ -353,7 +353,8 @@ class Transformer(ModelKnobs):
     """Position of layer normalization: before each sublayer (`pre`, Xiong et al. 2020) or after the
     residual sum (`post`)."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Probability of dropout in training, on the output of each sublayer."""
+    """Probability of dropout in training, on the output of each sublayer and on the inputs of
+    encoder and decoder."""
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:

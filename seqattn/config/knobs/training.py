@@ -145,7 +145,7 @@ class EarlyStopping(Section):
     patience: Count = 20
     """Number of epochs without improvement before training stops."""
     min_delta: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """Smallest decrease of the loss that counts as an improvement."""
+    """The loss counts as improved if it decreases by more than this number."""
 
 
 class Training(Section):
@@ -177,7 +177,8 @@ class Training(Section):
     """Whether torch.compile compiles one step of the model. With `on`, the step is compiled at the
     start. With `auto`, seqattn measures the time of the steps, compiles the step if the rest of the
     training run would take longer than the compilation, and keeps the compiled step only if it is
-    faster. Compiled steps round differently, and `auto` depends on measured times, so only a
+    faster; a model with the manual backward pass is not compiled. `on` disables the manual backward
+    pass. Compiled steps round differently, and `auto` depends on measured times, so only a
     training run with `off` can be repeated bit for bit."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Data type of the matrix products of a training step. With `bfloat16` (torch's autocast), all
