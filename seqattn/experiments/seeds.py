@@ -3,28 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seqattn.config import Config
 from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiments.job import Job
-from seqattn.runs import COMPARISON, SEARCH, RunFolder
+from seqattn.runs import COMPARISON, PAGE, SEARCH, RunFolder
 from seqattn.runs.storage import folder_lock
 
+MAX_SEED = 2**63 - 1
+"""The largest seed that a config accepts."""
 LOCK_TIMEOUT_SECONDS = 5.0
 """Maximum time in seconds to wait for another process that creates folders of seeds."""
 
 
+@dataclass(frozen=True)
+class SeedFolder(RunFolder):
+    """The run folder of one of several seeds."""
+
+    def clear_results(self) -> None:
+        """Remove the files that are written after training, and the report of all seeds, which
+        shows the old numbers."""
+        (self.path.parent / PAGE).unlink(missing_ok=True)
+        super().clear_results()
+
+
 def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
     """Return a config for each seed, starting with `config.seed`, together with the run folder
-    `parent / seed-K`.
+    `parent / seed-K`. Nothing is written.
 
     Raises:
-        UsageError: if `parent` is the folder of a run, a comparison or a search.
+        UsageError: if `parent` is the folder of a run, a comparison or a search, or if a seed would
+            be above the largest seed.
     """
     _check_home(parent)
+    if config.seed + seeds - 1 > MAX_SEED:
+        raise UsageError(
+            f"seed {config.seed} leaves no room for {seeds} seeds. The largest seed is {MAX_SEED}."
+        )
     return [
-        (config.model_copy(update={"seed": seed}), RunFolder(parent / f"seed-{seed}"))
+        (config.model_copy(update={"seed": seed}), SeedFolder(parent / f"seed-{seed}"))
         for seed in range(config.seed, config.seed + seeds)
     ]
 
