@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 import seqattn
+from seqattn.config import Config, read_stored
+from seqattn.data.reading import file_digest
 from seqattn.errors import CheckpointError, UsageError
+from seqattn.experiments.run_environment import find_git_revision
 from tests.conftest import SMALL
+from tests.plugins.conftest import forget_plugins
+from tests.plugins.sources import BILINEAR_TANH
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 CONFIG: dict[str, Any] = {
@@ -167,3 +176,37 @@ def test_opened_results_stay_those_of_their_folder_after_a_change_of_folder(
         assert len(each["lstm"].to_dataframe("predictions")) == 2 * 7 * 4
         assert len(each.to_dataframe("metrics")) == 2 * 2 * 2
         assert each["gru"][23].summary["epochs"] == 2
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[Path]:
+    """A loaded plugin with a score, which is forgotten after the test."""
+    file = tmp_path / "my_attention.py"
+    file.write_text(BILINEAR_TANH)
+    forget_plugins()
+    seqattn.load_plugin(file)
+    yield file
+    forget_plugins()
+
+
+def test_a_config_object_trains_seeds_with_the_loaded_plugin(tmp_path: Path, plugin: Path) -> None:
+    score = {"score": "bilinear_tanh", "width": 4}
+    model = {"hidden_dim": 2, "attention": score}
+    config = Config.model_validate({**CONFIG, "model": {**model, "kind": "recurrent"}})
+    assert config.plugins == []
+    one = seqattn.train(config, output_dir=tmp_path)
+    many = seqattn.train_seeds(config.model_copy(update={"name": "many"}), 2, output_dir=tmp_path)
+    stored = read_stored(one.folder.config).plugins
+    assert stored[0].sha256 == file_digest(plugin)
+    for seed in many:
+        assert read_stored(many[seed].folder.config).plugins == stored
+
+
+def test_overrides_of_a_config_object_are_refused(tmp_path: Path) -> None:
+    config = Config.model_validate(CONFIG)
+    for call in (seqattn.train, lambda *one, **more: seqattn.train_seeds(*one, 2, **more)):
+        with pytest.raises(UsageError, match="overrides: .*Change the Config instead"):
+            call(config, output_dir=tmp_path, seed=1)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqattn.config import Config, ConfigSource, resolve
+from seqattn.config import Config, ConfigSource, Override, resolve
 from seqattn.config.comparing import plan_comparison
+from seqattn.config.plugins import with_used_plugins
 from seqattn.config.shipped_configs import find_config
 from seqattn.errors import UsageError
 from seqattn.experiments import Launch, combined_error, create_seed_folders, seeds_of, train_many
@@ -119,12 +120,7 @@ def train_seeds(
     threads = check_count(threads, "threads", MAX_THREADS)
     source = _config_source(config)
     changes = as_override_list(overrides)
-    if isinstance(source, Config):
-        if changes:
-            raise UsageError("overrides: not allowed with a Config. Change the Config instead.")
-        resolved = source
-    else:
-        resolved = resolve(source, changes).config
+    resolved = _resolve(source, changes)
     folder = Path(output_dir) / resolved.name
     runs = seeds_of(resolved, folder, seeds)
     launch = Launch(workers=workers, before_writing=lambda: create_seed_folders(runs))
@@ -204,6 +200,24 @@ def _config_source(config: ConfigArgument) -> Config | ConfigSource:
         plain: Mapping[str, Any] = as_config_value(config)
         return plain
     return find_config(Path(config))
+
+
+def _resolve(source: Config | ConfigSource, changes: Sequence[Override]) -> Config:
+    """Build the config of a run. The config lists every plugin that it uses.
+
+    Args:
+        source: the result of `_config_source`.
+        changes: the changed values. They are not allowed with a `Config`.
+
+    Raises:
+        UsageError: if there are changes for a `Config`.
+        ConfigError: if the config has mistakes.
+    """
+    if not isinstance(source, Config):
+        return resolve(source, changes).config
+    if changes:
+        raise UsageError("overrides: not allowed with a Config. Change the Config instead.")
+    return with_used_plugins(source)
 
 
 def _name_of(source: Config | ConfigSource, default: str) -> str:
