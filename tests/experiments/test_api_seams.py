@@ -210,3 +210,15 @@ def test_overrides_of_a_config_object_are_refused(tmp_path: Path) -> None:
     for call in (seqattn.train, lambda *one, **more: seqattn.train_seeds(*one, 2, **more)):
         with pytest.raises(UsageError, match="overrides: .*Change the Config instead"):
             call(config, output_dir=tmp_path, seed=1)
+
+
+def test_fewer_seeds_replace_only_their_own_runs(tmp_path: Path) -> None:
+    seqattn.train_seeds(CONFIG, 3, output_dir=tmp_path)
+    for epochs in (2, 1):
+        fewer = seqattn.train_seeds(
+            CONFIG, 2, output_dir=tmp_path, overwrite=True, training__epochs=epochs
+        )
+        assert list(fewer) == list(fewer.losses) == [23, 24]
+        assert fewer.name == "tiny"
+        assert fewer[24].summary["epochs"] == epochs
+    assert (tmp_path / "tiny/seed-25/summary.json").exists()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from seqattn.analysis.comparison import collect_seeds
 from seqattn.config import Config, ConfigSource, Override, resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.config.plugins import with_used_plugins
@@ -110,6 +111,9 @@ def train_seeds(
             `if __name__ == "__main__":`.
         config, output_dir, resume, overwrite, progress, **overrides: see `train`.
 
+    Returns:
+        the seeds of this call, without those of earlier calls in the same folder.
+
     Raises:
         SeqattnError: for an error that a user can correct, or if a seed diverged. A diverged seed
             does not stop the other seeds.
@@ -131,7 +135,8 @@ def train_seeds(
         )  # fmt: skip
     if error := combined_error(jobs, are_seeds=True):
         raise error
-    return Seeds.open(folder)
+    folders = {job.config.seed: job.folder for job in jobs}
+    return Seeds(absolute_result(collect_seeds(folder, resolved.name, folders)))
 
 
 def compare(
