@@ -222,3 +222,24 @@ def test_fewer_seeds_replace_only_their_own_runs(tmp_path: Path) -> None:
         assert fewer.name == "tiny"
         assert fewer[24].summary["epochs"] == epochs
     assert (tmp_path / "tiny/seed-25/summary.json").exists()
+
+
+def test_only_a_run_that_exists_can_be_continued(tmp_path: Path) -> None:
+    seqattn.train(CONFIG, output_dir=tmp_path, training__epochs=1)
+    again = seqattn.train(CONFIG, output_dir=tmp_path, resume=True)
+    assert len(again.history) == 2
+    message = "tinny: no such run, so there is nothing to continue.* Did you mean --name tiny"
+    config = Config.model_validate({**CONFIG, "name": "tinny"})
+    frame = pd.DataFrame({"level": np.sin(np.arange(99) / 5)})
+    window = {"data.window": {"source": 5, "target": 2}}
+    calls: list[Callable[[], object]] = [
+        lambda: seqattn.train(CONFIG, output_dir=tmp_path, name="tinny", resume=True),
+        lambda: seqattn.train(config, output_dir=tmp_path, resume=True),
+        lambda: seqattn.train(None, frame, output_dir=tmp_path, name="tinny", resume=True,
+                              overrides=window),
+        lambda: seqattn.train_seeds(CONFIG, 2, output_dir=tmp_path, name="tinny", resume=True),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(CheckpointError, match=message):
+            call()
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]

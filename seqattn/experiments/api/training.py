@@ -30,6 +30,7 @@ from seqattn.experiments.api.seeds import Seeds
 from seqattn.experiments.compare import run_comparison
 from seqattn.experiments.frames import FrameData, train_on_frames
 from seqattn.experiments.worker_count import MAX_WORKERS
+from seqattn.runs import check_run_exists
 
 MAX_THREADS = 1024
 """The largest number of threads, as for the option `--threads`."""
@@ -62,7 +63,7 @@ def train(
         validation, test: DataFrames that replace the files in `data.validation_path` and
             `data.test_path`.
         output_dir: parent of the run folder.
-        resume: whether to continue an existing run.
+        resume: whether to continue an existing run. Without such a run, this is an error.
         overwrite: whether to replace an existing run.
         progress: whether to show a progress bar. With None, the bar is shown only in a terminal or
             in a notebook.
@@ -72,11 +73,15 @@ def train(
             `--set`. Overrides are not allowed with a `Config`.
 
     Raises:
-        SeqattnError: for an error that a user can correct.
+        CheckpointError: if `resume` is true and there is no run.
+        SeqattnError: for any other error that a user can correct.
     """
     frames = {"path": data, "validation_path": validation, "test_path": test}
     source = _config_source(config)
     changes = as_override_list(overrides)
+    if resume:
+        replaced = [key for key, frame in frames.items() if frame is not None]
+        check_run_exists(Path(output_dir) / _resolve(source, changes, replaced).name)
     name = _name_of(source, "training")
     with show_bar(name, progress) as callbacks:
         folder = train_on_frames(
@@ -127,6 +132,8 @@ def train_seeds(
     resolved = _resolve(source, changes)
     folder = Path(output_dir) / resolved.name
     runs = seeds_of(resolved, folder, seeds)
+    if resume:
+        check_run_exists(folder)
     launch = Launch(workers=workers, before_writing=lambda: create_seed_folders(runs))
     with show_bar(resolved.name, progress) as callbacks:
         jobs = train_many(
@@ -207,19 +214,25 @@ def _config_source(config: ConfigArgument) -> Config | ConfigSource:
     return find_config(Path(config))
 
 
-def _resolve(source: Config | ConfigSource, changes: Sequence[Override]) -> Config:
+def _resolve(
+    source: Config | ConfigSource, changes: Sequence[Override], replaced: Sequence[str] = ()
+) -> Config:
     """Build the config of a run. The config lists every plugin that it uses.
 
     Args:
         source: the result of `_config_source`.
         changes: the changed values. They are not allowed with a `Config`.
+        replaced: the keys of the section `data` that DataFrames replace. Unless the source is a
+            `Config`, their values in the result are placeholders.
 
     Raises:
         UsageError: if there are changes for a `Config`.
         ConfigError: if the config has mistakes.
     """
     if not isinstance(source, Config):
-        return resolve(source, changes).config
+        kind = [("data.kind", "file")] if replaced else []
+        paths = [(f"data.{key}", "frame.parquet") for key in replaced]
+        return resolve(source, [*changes, *kind, *paths]).config
     if changes:
         raise UsageError("overrides: not allowed with a Config. Change the Config instead.")
     return with_used_plugins(source)
