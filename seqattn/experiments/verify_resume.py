@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqattn.config import Config
 from seqattn.errors import Interrupted, UsageError
@@ -17,7 +20,9 @@ from seqattn.experiments.trackers import without_trackers
 from seqattn.runs import METRICS, RunFolder
 from seqattn.runs.checkpoint_file import VERSION
 from seqattn.runs.checksummed import load_checksummed
+from seqattn.runs.storage import read_arrays
 
+Arrays = Mapping[str, NDArray[Any]]
 SECONDS_COLUMN = METRICS.index("seconds")
 """Column of the wall time in `metrics.csv` and in the history of a checkpoint."""
 
@@ -106,33 +111,30 @@ def _stop_after(limit: int | None) -> Callable[[], int]:
 
 
 def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]:
-    """Compare the last checkpoints, the best checkpoints and the metrics of two runs. Wall times
-    are not compared.
+    """Compare the last checkpoints, the best checkpoints, the metrics, the forecasts and the
+    attention weights of two runs bit by bit. Wall times are not compared.
 
     Returns:
         the number of tensors, values and files that were compared, and a description of the first
         difference, or None if there is no difference.
+
+    Raises:
+        CheckpointError: if a file cannot be read.
     """
-    compared = 0
     (metadata, tensors), (other_metadata, other_tensors) = (
         load_checksummed(folder.last, VERSION) for folder in (one, other)
     )
-    if unmatched := sorted(tensors.keys() ^ other_tensors.keys()):
-        return compared, f"{unmatched[0]} is in one checkpoint only"
-    for name in sorted(tensors):
-        a, b = tensors[name], other_tensors[name]
-        if name == "history":
-            a, b = a.copy(), b.copy()
-            a[:, SECONDS_COLUMN] = b[:, SECONDS_COLUMN] = 0
-        compared += 1
-        if a.shape != b.shape or not np.array_equal(a, b):
-            how = f"by up to {float(np.abs(a - b).max()):.3g}" if a.shape == b.shape else "in shape"
-            return compared, f"{name} differs {how}"
+    compared, difference = _first_array_difference(
+        _without_wall_times(tensors), _without_wall_times(other_tensors), "one checkpoint"
+    )
+    if difference is not None:
+        return compared, difference
     for key in sorted(metadata.keys() | other_metadata.keys()):
         if key != "seconds":
             compared += 1
             values = metadata.get(key), other_metadata.get(key)
-            if values[0] != values[1]:
+            texts = [json.dumps(value, sort_keys=True) for value in values]  # 0.0 is not -0.0
+            if texts[0] != texts[1]:
                 return compared, f"{key} is {values[0]!r} in one and {values[1]!r} in the other"
     compared += 1
     if one.best.read_bytes() != other.best.read_bytes():
@@ -144,4 +146,67 @@ def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]
     compared += 1
     if metrics[0] != metrics[1]:
         return compared, "metrics.csv differs"
+    paths = (one.predictions, other.predictions), (one.attention, other.attention)
+    for path, other_path in paths:
+        count, difference = _first_file_difference(path, other_path)
+        compared += count
+        if difference is not None:
+            return compared, difference
     return compared, None
+
+
+def _without_wall_times(tensors: Arrays) -> Arrays:
+    """Return the tensors of a checkpoint, with 0 for each wall time in the history."""
+    return {
+        name: np.where(np.arange(tensor.shape[1]) == SECONDS_COLUMN, 0, tensor)
+        if name == "history" else tensor
+        for name, tensor in tensors.items()
+    }  # fmt: skip
+
+
+def _first_file_difference(path: Path, other_path: Path) -> tuple[int, str | None]:
+    """Compare the arrays of two NPZ files; see `first_difference`. Two files that do not exist are
+    equal."""
+    if path.exists() != other_path.exists():
+        return 0, f"{path.name} is in one run only"
+    if not path.exists():
+        return 0, None
+    arrays, other_arrays = read_arrays(path), read_arrays(other_path)
+    return _first_array_difference(arrays, other_arrays, f"one {path.name}", f" in {path.name}")
+
+
+def _first_array_difference(
+    arrays: Arrays, other_arrays: Arrays, place: str, where: str = ""
+) -> tuple[int, str | None]:
+    """Compare arrays bit by bit.
+
+    Args:
+        arrays, other_arrays: the arrays by name.
+        place: text for "NAME is in PLACE only".
+        where: text after the name of an array that differs.
+
+    Returns:
+        see `first_difference`.
+    """
+    if unmatched := sorted(arrays.keys() ^ other_arrays.keys()):
+        return 0, f"{unmatched[0]} is in {place} only"
+    for compared, name in enumerate(sorted(arrays), 1):
+        if (how := _difference(arrays[name], other_arrays[name])) is not None:
+            return compared, f"{name}{where} differs{how}"
+    return len(arrays), None
+
+
+def _difference(a: NDArray[Any], b: NDArray[Any]) -> str | None:
+    """Return how two arrays differ, as text after "differs", or None if all bits are equal."""
+    if a.shape != b.shape:
+        return " in shape"
+    if a.dtype != b.dtype:
+        return " in dtype"
+    if a.tobytes() == b.tobytes():
+        return None
+    if a.dtype.kind not in "iuf":
+        return ""
+    with np.errstate(invalid="ignore"):
+        gaps = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    gap = float(gaps[np.isfinite(gaps)].max(initial=0))
+    return f" by up to {gap:.3g}" if gap else " in the sign of a zero, in a NaN or in an infinity"
