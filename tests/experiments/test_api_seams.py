@@ -243,3 +243,22 @@ def test_only_a_run_that_exists_can_be_continued(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=message):
             call()
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+
+
+def test_the_git_revision_is_that_of_the_config_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, elsewhere = tmp_path / "repository", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    (home / "tiny.yaml").write_text(json.dumps(CONFIG))
+    user = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-q"], ["add", "tiny.yaml"], [*user, "commit", "-qm", "A config"]):
+        subprocess.run(["git", *words], cwd=home, check=True)
+    revision = find_git_revision(home / "tiny.yaml")
+    assert revision is not None
+    monkeypatch.chdir(elsewhere)
+    one = seqattn.train("../repository/tiny.yaml", training__epochs=1)
+    many = seqattn.train_seeds(home / "tiny.yaml", 2, name="many", training__epochs=1)
+    for run in (one, many[23], many[24]):
+        assert run.folder.read_environment()["git_revision"] == revision

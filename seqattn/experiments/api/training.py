@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqattn.analysis.comparison import collect_seeds
 from seqattn.config import Config, ConfigSource, Override, resolve
@@ -12,7 +12,14 @@ from seqattn.config.comparing import plan_comparison
 from seqattn.config.plugins import with_used_plugins
 from seqattn.config.shipped_configs import find_config
 from seqattn.errors import UsageError
-from seqattn.experiments import Launch, combined_error, create_seed_folders, seeds_of, train_many
+from seqattn.experiments import (
+    Callbacks,
+    Launch,
+    combined_error,
+    create_seed_folders,
+    seeds_of,
+    train_many,
+)
 from seqattn.experiments.api.arguments import (
     ConfigArgument,
     DataFrame,
@@ -30,7 +37,7 @@ from seqattn.experiments.api.seeds import Seeds
 from seqattn.experiments.compare import run_comparison
 from seqattn.experiments.frames import FrameData, train_on_frames
 from seqattn.experiments.worker_count import MAX_WORKERS
-from seqattn.runs import check_run_exists
+from seqattn.runs import RunFolder, check_run_exists
 
 MAX_THREADS = 1024
 """The largest number of threads, as for the option `--threads`."""
@@ -79,16 +86,47 @@ def train(
     frames = {"path": data, "validation_path": validation, "test_path": test}
     source = _config_source(config)
     changes = as_override_list(overrides)
-    if resume:
-        replaced = [key for key, frame in frames.items() if frame is not None]
-        check_run_exists(Path(output_dir) / _resolve(source, changes, replaced).name)
     name = _name_of(source, "training")
     with show_bar(name, progress) as callbacks:
-        folder = train_on_frames(
-            source, FrameData(frames, warn), changes, Path(output_dir),
+        options = _Options(Path(output_dir), resume, overwrite, callbacks)
+        folder = _train_run(source, changes, frames, options)
+    return Run.open(folder.path)
+
+
+class _Options(NamedTuple):
+    """The arguments of `train` that say where and how a run is trained."""
+
+    output_dir: Path
+    resume: bool
+    overwrite: bool
+    callbacks: Callbacks
+
+
+def _train_run(
+    source: Config | ConfigSource,
+    changes: Sequence[Override],
+    frames: Mapping[str, DataFrame | None],
+    options: _Options,
+) -> RunFolder:
+    """Train a run on DataFrames or, if there are none, on the data of the config; see `train`."""
+    output_dir, resume, overwrite, callbacks = options
+    replaced = [key for key, frame in frames.items() if frame is not None]
+    if resume:
+        check_run_exists(output_dir / _resolve(source, changes, replaced).name)
+    if replaced:
+        return train_on_frames(
+            source, FrameData(frames, warn), changes, output_dir,
             resume=resume, overwrite=overwrite, callbacks=callbacks,
         )  # fmt: skip
-    return Run.open(folder.path)
+    resolved = _resolve(source, changes)
+    folder = RunFolder(output_dir / resolved.name)
+    jobs = train_many(
+        [(resolved, folder)], threads=1, resume=resume, overwrite=overwrite, plots=True,
+        callbacks=callbacks, launch=Launch(config_path=_path_of(source)),
+    )  # fmt: skip
+    if error := combined_error(jobs, are_seeds=False):
+        raise error
+    return folder
 
 
 def train_seeds(
@@ -134,7 +172,10 @@ def train_seeds(
     runs = seeds_of(resolved, folder, seeds)
     if resume:
         check_run_exists(folder)
-    launch = Launch(workers=workers, before_writing=lambda: create_seed_folders(runs))
+    launch = Launch(
+        config_path=_path_of(source), workers=workers,
+        before_writing=lambda: create_seed_folders(runs),
+    )  # fmt: skip
     with show_bar(resolved.name, progress) as callbacks:
         jobs = train_many(
             runs, threads=threads, resume=resume, overwrite=overwrite, callbacks=callbacks,
@@ -194,11 +235,10 @@ def compare(
         along=None if along is None else as_config_value(along), seeds=seeds,
         resample_data=resample_data,
     )  # fmt: skip
-    path = source if isinstance(source, Path) else None
     with show_bar(plan.name, progress) as callbacks:
         result = run_comparison(
             plan, Path(output_dir), callbacks=callbacks,
-            launch=Launch(config_path=path, workers=workers),
+            launch=Launch(config_path=_path_of(source), workers=workers),
         )  # fmt: skip
     return Comparison(absolute_result(result))
 
@@ -234,8 +274,16 @@ def _resolve(
         paths = [(f"data.{key}", "frame.parquet") for key in replaced]
         return resolve(source, [*changes, *kind, *paths]).config
     if changes:
-        raise UsageError("overrides: not allowed with a Config. Change the Config instead.")
+        raise UsageError(
+            "overrides: allowed with a YAML file or None, not with a Config. Change the Config"
+            " instead."
+        )
     return with_used_plugins(source)
+
+
+def _path_of(source: Config | ConfigSource) -> Path | None:
+    """Return the path of the config file, or None if there is no file."""
+    return source if isinstance(source, Path) else None
 
 
 def _name_of(source: Config | ConfigSource, default: str) -> str:
