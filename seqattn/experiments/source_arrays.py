@@ -26,7 +26,8 @@ def source_sequences(
     """Convert an array (N, S, F) or (S, F), or a DataFrame, to sequences without targets.
 
     Args:
-        source: array in the units of the data, with NaN as padding, or a DataFrame.
+        source: array in the units of the data, with NaN or masked elements as padding, or a
+            DataFrame.
         trained: model of the run.
         message: function that is called with each note on how a DataFrame is read.
 
@@ -38,7 +39,7 @@ def source_sequences(
         return FrameReader.of(trained, source, message).read_sources()
     spec = trained.spec
     try:
-        values = np.asarray(source, dtype=np.float64)
+        values = np.asarray(_fill_masked(source), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"expected an array of numbers: {error}.") from None
     values = values[None] if values.ndim == 2 else values
@@ -64,3 +65,12 @@ def source_sequences(
         np.zeros((N, 0, len(spec.target_features))), np.zeros(N, dtype=np.int64),
         spec.source_features, tuple(str(k) for k in range(N)), target_features=spec.target_features,
     )  # fmt: skip
+
+
+def _fill_masked(source: Any) -> Any:
+    """Return a source with NaN in the masked elements of its masked arrays."""
+    if isinstance(source, np.ma.MaskedArray):
+        return np.ma.filled(source.astype(np.float64), np.nan)
+    if isinstance(source, list | tuple):
+        return [_fill_masked(each) for each in source]
+    return source

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 import seqattn
 from seqattn.config import Config, read_stored
 from seqattn.data.reading import file_digest
-from seqattn.errors import CheckpointError, UsageError
+from seqattn.errors import CheckpointError, DataError, UsageError
 from seqattn.experiments.run_environment import find_git_revision
 from tests.conftest import SMALL
 from tests.plugins.conftest import forget_plugins
@@ -262,3 +263,25 @@ def test_the_git_revision_is_that_of_the_config_file(
     many = seqattn.train_seeds(home / "tiny.yaml", 2, name="many", training__epochs=1)
     for run in (one, many[23], many[24]):
         assert run.folder.read_environment()["git_revision"] == revision
+
+
+# --- masked arrays --------------------------------------------------------------------------------
+
+
+def test_masked_steps_are_padding(recorded: Path) -> None:
+    run = seqattn.Run.open(recorded)
+    plain = np.array([[-1, -1], [-1, 1], [999, 999]])
+    mask = np.array([[False] * 2, [False] * 2, [True] * 2])
+    masked = np.ma.array(plain, mask=mask)
+    expected = run.predict(plain[:2])
+    close = partial(np.testing.assert_allclose, desired=expected, rtol=1e-5)
+    close(run.predict(masked))
+    close(run.predict(masked.astype(float)))
+    close(run.predict(np.ma.stack([masked, masked]))[1])
+    close(run.predict([masked, masked])[1])
+    weights = run.attention_weights(source=masked, library="numpy").values
+    assert np.isnan(weights[..., 2]).all()
+    assert not np.isnan(weights[..., :2]).any()
+    for hole in (np.ma.array(plain, mask=mask[::-1]), np.ma.masked_equal(plain, 1)):
+        with pytest.raises(DataError, match="not all numbers before its end are finite"):
+            run.predict(hole)

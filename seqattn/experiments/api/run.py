@@ -103,8 +103,8 @@ class Run:
 
         Args:
             source: array (N, S, F), or (S, F) for one sequence, in the units of the data, with NaN
-                at the end of shorter sequences. A DataFrame is read in the same way as
-                `seqattn predict --input` reads a file with the same content.
+                or masked elements at the end of shorter sequences. A DataFrame is read in the same
+                way as `seqattn predict --input` reads a file with the same content.
             steps: number of steps T; None for the length of the longest training target.
             attention_override: see `OverrideArgument`; None for the model's own weights.
 
