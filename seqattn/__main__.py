@@ -50,9 +50,9 @@ def _limit_numpy_threads() -> None:
 def _skip_scans_at_exit() -> None:
     """Prevent the garbage collector's scans at exit that are not needed.
 
-    Python scans all objects twice at exit: before and after it clears the modules. A plugin may
-    need both scans, because they close the files that the plugin left open. A library of
-    `NEED_LAST_SCAN` needs only the second.
+    Python scans all objects several times at exit: once before it clears the modules, and then
+    again. A plugin may need all scans, because they close the files that the plugin left open. A
+    library of `NEED_LAST_SCAN` does not need the first.
     """
     extension = sys.modules.get("seqattn.config.extension")
     if extension is not None and extension.SOURCES:

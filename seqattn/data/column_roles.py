@@ -66,6 +66,7 @@ class ColumnRoles:
             unknown.
         delimiter: the delimiter of a text file, or None for other files.
         decimal: the decimal mark of a text file.
+        has_decimals: whether numbers of a text file have decimals, so that they show the mark.
     """
 
     layout: str
@@ -76,6 +77,7 @@ class ColumnRoles:
     time_formats: tuple[str, ...] = ()
     delimiter: str | None = None
     decimal: str = "."
+    has_decimals: bool = True
 
     def as_plain(self) -> dict[str, Any]:
         """Return the roles as JSON-serializable data."""
@@ -83,7 +85,7 @@ class ColumnRoles:
             "layout": self.layout, "series": list(self.series), "time": list(self.time),
             "features": list(self.features), "ignored": dict(self.ignored),
             "time_formats": list(self.time_formats), "delimiter": self.delimiter,
-            "decimal": self.decimal,
+            "decimal": self.decimal, "has_decimals": self.has_decimals,
         }  # fmt: skip
 
     @classmethod
@@ -105,6 +107,7 @@ class ColumnRoles:
         return cls(
             plain["layout"], series, time, features, ignored, formats, delimiter,
             str(plain["decimal"]),
+            bool(plain.get("has_decimals", True)),  # earlier versions do not store this
         )  # fmt: skip
 
     @property
@@ -134,19 +137,25 @@ class ColumnRoles:
             return replace(options, decimal=",")
         return options
 
-    def resolve(self, ambiguity: AmbiguousData) -> Resolution:
+    def resolve(self, ambiguity: AmbiguousData, options: ReadOptions) -> Resolution:
         """Return the first of the possible readings of an ambiguous table that agrees with the
         training table.
 
+        Args:
+            ambiguity: the error of the attempt to read the table.
+            options: the options of this attempt.
+
         Raises:
-            AmbiguousData: the given error, if no reading agrees.
+            AmbiguousData: the given error, if no reading agrees, or if the options already select
+                the reading that agrees.
         """
         for choice in ambiguity.choices:
             if choice.get("time_format") in self.time_formats or (
-                choice == {"decimal": self.decimal}
+                self.has_decimals and choice == {"decimal": self.decimal}
             ):
                 ((key, value),) = choice.items()
-                return Resolution(key, value)
+                if getattr(options, key) != value:
+                    return Resolution(key, value)
         raise ambiguity
 
     def apply_to(

@@ -37,6 +37,7 @@ class FileReader:
         self.called = dict(zip(files, file_series_names(path, files), strict=True))
         self.infers_decimal = options.decimal == "auto"
         self.first: Chunk | None = None
+        self.first_file = files[0]
         self.without_rows = dict[str, None]()
         self.resolved = dict[Resolution, dict[str, None]]()
         self.has_only_whole_numbers = True
@@ -47,7 +48,7 @@ class FileReader:
         were read."""
         notes = [
             f"{_first_names(files)}: {'is' if len(files) == 1 else 'are'}"
-            f" {resolution.note(f'{self.files[0]} shows')}"
+            f" {resolution.note(f'{self.first_file} shows')}"
             for resolution, files in self.resolved.items()
         ]
         if n := len(self.without_rows):
@@ -65,6 +66,7 @@ class FileReader:
         for file in self.files:
             for chunk in self._read(file):
                 if self.first is None:
+                    self.first_file = file
                     self._set_layout(chunk)
                 assert self.first is not None
                 self._check_like_first(file, chunk, self.first)
@@ -115,10 +117,10 @@ class FileReader:
         try:
             try:
                 yield from read_chunks(file, self.options)
-            except AmbiguousData as ambiguity:  # raised before the first chunk
+            except AmbiguousData as ambiguity:
                 if self.first is None or self.first.roles is None:
                     raise
-                resolution = self.first.roles.resolve(ambiguity)
+                resolution = self.first.roles.resolve(ambiguity, self.options)
                 if resolution.key == "decimal" and self.has_only_whole_numbers:
                     raise
                 self.resolved.setdefault(resolution, {})[str(file)] = None

@@ -21,7 +21,7 @@ from seqattn.data.series import Series
 from seqattn.data.spacing import Spacing
 
 META = "meta.json"
-VERSION = 3
+VERSION = 4
 """Version of the folder layout and of the reading of files. Folders of other versions are not
 read."""
 

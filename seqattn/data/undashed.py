@@ -18,7 +18,8 @@ def as_dashed_date(order: NDArray[Any]) -> tuple[str, str] | None:
     Such times are integers that represent days (YYYYMMDD), months (YYYYMM) or times (YYYYMMDDHH,
     YYYYMMDDHHMM or YYYYMMDDHHMMSS) from 1900 to 2099. Integers that represent days (YYMMDD, or
     YYYYDDD with the day of the year) or times of day (HHMM) count only if they are spaced more
-    evenly as times than as numbers. For other times, return None.
+    evenly as times than as numbers. YYYYDDD also counts if it is evenly spaced within each of
+    several years. For other times, return None.
     """
     if order.dtype.kind == "M" or not len(order) or not (order == np.round(order)).all():
         return None
@@ -34,7 +35,9 @@ def as_dashed_date(order: NDArray[Any]) -> tuple[str, str] | None:
             return DATES, _iso(times[first], "D")
     if numbers[0] >= 1_900_001 and numbers[-1] <= 2_099_366:
         times = _parse_day_of_year(numbers)
-        if times is not None and _gained_evenness(numbers, times) >= 1:
+        if times is not None and (
+            _gained_evenness(numbers, times) >= 1 or _is_even_within_years(numbers)
+        ):
             return DATES, _iso(times[first], "D")
     if numbers[0] >= 0 and numbers[-1] < 2400:
         times = _parse(numbers + 200_101_010_000, 2)
@@ -73,6 +76,14 @@ def _parse_day_of_year(numbers: Integers) -> NDArray[np.datetime64] | None:
     dates = years.astype("datetime64[D]") + (day - 1)
     is_valid = (day >= 1) & (dates.astype("datetime64[Y]") == years)
     return dates.astype("datetime64[s]") if is_valid.all() else None
+
+
+def _is_even_within_years(numbers: Integers) -> bool:
+    """Return whether sorted integers YYYYDDD have several years, and at least three equal
+    differences within the years and no other."""
+    years = numbers // 1000
+    within = np.diff(numbers)[years[1:] == years[:-1]]
+    return bool(years[0] < years[-1] and len(within) >= 3 and (within == within[0]).all())
 
 
 def _gained_evenness(numbers: Integers, times: NDArray[np.datetime64]) -> int:

@@ -195,7 +195,9 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
     attention = read_attention(path, max_rows)
     if not predictions.exists():
         return attention
-    ids = _CheckedArrays(predictions, names={"ids"})["ids"], attention["ids"]
+    arrays = _CheckedArrays(predictions, names={"ids"})
+    arrays.check_texts("ids", arrays["ids"].size)
+    ids = arrays["ids"], attention["ids"]
     rows = None if max_rows is None else min(map(len, ids))
     if not np.array_equal(ids[0][:rows], ids[1][:rows]):
         raise CheckpointError(

@@ -214,7 +214,7 @@ def test_a_wide_table(seqattn: Run) -> None:
     config = CONFIG.replace("window: {source: 3, target: 2}", "target_length: 2")
     train(seqattn, config=config)
     spec = load_model(BEST).spec
-    assert spec.roles == ColumnRoles("wide", ("plant",), delimiter=",")
+    assert spec.roles == ColumnRoles("wide", ("plant",), delimiter=",", has_decimals=False)
     write("g.csv", "id,plant,x_1,x_2,x_3", [f"i{k % 2},p{k},1,2,3" for k in range(3)])
     found = ids(seqattn("predict", "outputs/c", "--input", "g.csv"))
     assert found == ["p0", "p0", "p1", "p1", "p2", "p2"]

@@ -75,18 +75,50 @@ def test_a_later_file_is_read_like_the_first(tmp_path: Path) -> None:
     assert note == "d: d/b.csv, d/c.csv: are read with data.decimal: '.', as d/a.csv shows"
 
 
-@pytest.mark.parametrize("files", [["v.csv"], ["v/a.csv", "v/b.csv"]])
-def test_the_other_parts_are_read_like_the_training_part(files: list[str]) -> None:
+@pytest.mark.parametrize("piped", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+def test_a_file_with_two_questions_is_read_like_the_training_file(
+    piped: bool, second: bool, seqattn: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `second`, the training file does not show the decimal mark, so the command asks."""
+    mark = ".25" if second else ""
+    rows = [f"{1 + k % 28:02d}/{1 + k // 28:02d}/2021;{900 + k}{mark}" for k in range(90)]
+    write("train.csv", "t;x", *rows)
+    Path("c.yaml").write_text(
+        "name: c\ndata: {kind: file, path: train.csv, window: {source: 4, target: 2}, split: {by: time},"
+        " missing: interpolate}\nmodel: {hidden_dim: 3}\ntraining: {epochs: 1}\n"
+    )
+    done = seqattn("train", "c.yaml")
+    assert done.code == 0, done.err
+    write("in.csv", "t;x", *(f"0{k}/03/2021;1.{180 + k}" for k in range(1, 7)))
+    if piped:
+        content = Path("in.csv").read_bytes()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    done = seqattn("predict", "outputs/c", "--input", "-" if piped else "in.csv")
+    if second:
+        assert done.code == 0, done.err
+        assert "07/03/2021" in done.out
+        assert "is read with data.time_format: '%d/%m/%Y', as in the training." in done.err
+        assert "is read with data.decimal: '.', as in the training." in done.err
+    else:
+        assert done.code == 3
+        assert "thousands separator or a decimal mark" in done.err
+
+
+def test_a_note_names_the_first_file_with_rows() -> None:
+    write("d/a.csv", "t;x")
+    write("d/b.csv", "t;x", *numbers(150, 2))
+    write("d/c.csv", "t;x", *numbers(150, 3))
+    (note,) = (note for note in load().notes if "data.decimal" in note)
+    assert note == "d: d/c.csv: is read with data.decimal: '.', as d/b.csv shows"
+
+
+def test_the_other_parts_are_a_question_of_their_own() -> None:
     write("train.csv", "t;x", *numbers(150, 2))
-    for k, file in enumerate(files):
-        write(file, "t;x", *numbers(160 + k, 3))
+    write("v.csv", "t;x", *numbers(160, 3))
     write("test.csv", "t;x", *numbers(170, 2))
-    path = files[0].split("/")[0]
-    parts = load(path="train.csv", validation_path=path, test_path="test.csv", scaling="none")
-    assert 160 <= parts.validation.source.min() < parts.validation.source.max() < 300
-    assert [note for note in parts.notes if "data.decimal" in note] == [
-        f"{path}: is read with data.decimal: '.', as in the training"
-    ]
+    with pytest.raises(AmbiguousData, match=r"v\.csv: .* thousands separator or a decimal mark"):
+        load(path="train.csv", validation_path="v.csv", test_path="test.csv")
 
 
 def test_a_first_file_of_whole_numbers_shows_no_decimal_mark() -> None:

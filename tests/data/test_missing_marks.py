@@ -23,7 +23,7 @@ def test_a_mark_of_float32_is_found(tmp_path: Path, kind: pa.DataType, mark: flo
     path = tmp_path / "a.parquet"
     values = pa.array([10.5, 12, 11, mark, 13, 10, 12], kind)
     pq.write_table(pa.table({"t": range(7), "x": values}), path)
-    with pytest.raises(AmbiguousData, match=rf"column 'x' has {mark:g} in 1 cells") as caught:
+    with pytest.raises(AmbiguousData, match=rf"column 'x' has {mark:g} in 1 cell") as caught:
         read_all(path, ReadOptions())
     (na, _) = caught.value.choices
     found = read_all(path, ReadOptions(na_values=(na["na_values"],))).points.values[:, 0]
@@ -37,7 +37,7 @@ def test_a_mark_of_float32_that_was_written_as_float64_is_found(tmp_path: Path) 
     values = [10.5, 12.0, 11.0, float(np.float32(-999.9)), 13.0, 10.0]
     path.write_text("t,x\n" + "".join(f"{t},{x!r}\n" for t, x in enumerate(values)))
     assert "-999.90002" in path.read_text()
-    with pytest.raises(AmbiguousData, match="column 'x' has -999.9 in 1 cells"):
+    with pytest.raises(AmbiguousData, match="column 'x' has -999.9 in 1 cell"):
         read_all(path, ReadOptions())
     found = read_all(path, ReadOptions(na_values=("-999.9",))).points.values[:, 0]
     assert np.flatnonzero(np.isnan(found)).tolist() == [3]
@@ -120,13 +120,13 @@ def test_a_mark_in_sequences_of_json_lines_is_asked_about(
 ) -> None:
     monkeypatch.setattr(lines, "MAX_CHUNK_VALUES", chunk_values)
     path = sequences(tmp_path / "a.jsonl", -999)
-    with pytest.raises(AmbiguousData, match="feature 'y' has -999 in 1 cells, and its other"):
+    with pytest.raises(AmbiguousData, match="feature 'y' has -999 in 1 cell, and its other"):
         read_all(path, ReadOptions())
     found = read_all(path, ReadOptions(na_values=("-999",)))
     assert np.argwhere(np.isnan(found.points.values)).tolist() == [[7, 1]]
     assert read_all(path, ReadOptions(na_values=())).points.values[7, 1] == -999
     (note,) = read_all(path, ReadOptions(is_training=False)).notes
-    assert "feature 'y' has -999 in 1 cells" in note
+    assert "feature 'y' has -999 in 1 cell" in note
     assert len(read_all(sequences(path, -9, -20), ReadOptions())) == 6
 
 
@@ -160,7 +160,7 @@ def test_the_answer_to_the_question_holds_for_every_notation(
     """The question names the number, not the text of the cell."""
     path = tmp_path / "a.csv"
     path.write_text("t;x\n" + "".join(f"{t};{cell}\n" for t, cell in enumerate(cells)))
-    with pytest.raises(AmbiguousData, match=f"column 'x' has {mark} in 1 cells") as caught:
+    with pytest.raises(AmbiguousData, match=f"column 'x' has {mark} in 1 cell") as caught:
         read_all(path, ReadOptions())
     assert caught.value.choices[0]["na_values"] == mark
     found = read_all(path, ReadOptions(na_values=(mark,)))

@@ -407,8 +407,20 @@ def test_digits_of_times_are_no_numbers_with_gaps(
             load_data(config)
 
 
+@pytest.mark.parametrize(
+    "days",
+    [[*range(1, 366, 8), *range(1001, 1366, 8)], [*range(300, 366), *range(1002, 1050)]],
+    ids=["every eight days", "without the first of January"],
+)
+def test_days_of_the_year_may_begin_anew_with_each_year(days: list[int]) -> None:
+    found = as_dashed_date(2_018_000 + np.array(days, dtype=np.float64))
+    assert found is not None
+    assert found[1] == str(np.datetime64("2018-01-01") + days[0] - 1)
+
+
 def test_numbers_with_gaps_are_no_dates() -> None:
     for steps in ([0, 1, 2, 5, 6, 9], [200113, 200114, 200117, 200119], [10, 20, 30, 110, 120],
                   [20200229, 20200230, 20200302], [2020010124, 2020010200], [1.5, 2, 5],
-                  [2020365, 2020367, 2021001], [2020360, 2020361, 2020364]):  # fmt: skip
+                  [2020365, 2020367, 2021001], [2020360, 2020361, 2020364],
+                  [2018001, 2018009, 2018011, 2018030, 2019001]):  # fmt: skip
         assert as_dashed_date(np.array(steps, dtype=np.float64)) is None

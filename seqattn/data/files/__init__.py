@@ -42,8 +42,8 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
     """Yield the sequences of a file chunk by chunk.
 
-    If the file is ambiguous and the training data (`options.roles`) show how to read it, the file
-    is read in the same way, and the chunks have a note for the user.
+    If an input file for a model is ambiguous and the training data (`options.roles`) show how to
+    read it, the file is read in the same way, and the chunks have notes for the user.
 
     Args:
         path: the file, or `-` for standard input.
@@ -56,16 +56,18 @@ def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Ite
         DataError: if the file cannot be used, if a value is infinite or too large, or if two
             sequences have the same name.
     """
-    try:
-        yield from _check_chunks(path, options, whole)
-        return
-    except AmbiguousData as ambiguity:  # this error is raised before the first chunk
-        if options.roles is None or str(path) == "-":  # a pipe cannot be read again
-            raise
-        resolution = options.roles.resolve(ambiguity)
-    note = f"is {resolution.note('in the training')}"
-    for chunk in _check_chunks(path, resolution.apply_to(options), whole):
-        yield replace(chunk, notes=(*chunk.notes, note))
+    notes: tuple[str, ...] = ()
+    while True:
+        try:
+            for chunk in _check_chunks(path, options, whole):
+                yield replace(chunk, notes=(*chunk.notes, *notes)) if notes else chunk
+            return
+        except AmbiguousData as ambiguity:
+            if options.roles is None or options.is_training or str(path) == "-":
+                raise  # a pipe cannot be read again
+            resolution = options.roles.resolve(ambiguity, options)
+        notes = (*notes, f"is {resolution.note('in the training')}")
+        options = resolution.apply_to(options)
 
 
 def _check_chunks(path: Path, options: ReadOptions, whole: bool) -> Iterator[Chunk]:

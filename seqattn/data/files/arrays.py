@@ -156,7 +156,7 @@ def _array_chunk(
             tail = np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
             lengths[at : at + len(rows)] = L - tail
         if (lengths < L).any():
-            notes = (*notes, "a sequence ends where all that follows is NaN")
+            notes = (*notes, "a sequence ends where all that follows is missing")
     is_full = bool((lengths == L).all())
     points = values.reshape(N * L, F) if is_full else values[valid_mask(lengths, L)]
     offsets = to_offsets(lengths)

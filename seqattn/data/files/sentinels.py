@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from seqattn.data.files.chunk import Ragged
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.setting_names import setting
-from seqattn.errors import AmbiguousData
+from seqattn.errors import AmbiguousData, counted
 
 SENTINELS = (-9.0, -99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -99999.0,
              999.0, 999.9, 9999.0, 9999.9, 99999.0)  # fmt: skip
@@ -112,8 +112,8 @@ def check_suspect(name: str, feature: str, suspect: Suspect, options: ReadOption
     shown = f"{suspect.value:g}"
     more = suspect.below.count + suspect.above.count - others.count
     described = (
-        f"{feature} has {shown} in {suspect.count} cells, and its other values lie between"
-        f" {others.low:g} and {others.high:g}{f' (except {more} outliers)' if more else ''}"
+        f"{feature} has {shown} in {counted(suspect.count, 'cell')}, and its other values lie"
+        f" between {others.low:g} and {others.high:g}{f' (except {more} outliers)' if more else ''}"
     )
     if not options.is_training:
         return (

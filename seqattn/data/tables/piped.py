@@ -138,15 +138,15 @@ def _infer_layout(
     Raises:
         AmbiguousData: if the training data do not show how to read an ambiguous block.
     """
-    try:
-        return infer_layout(table, options), options
-    except AmbiguousData as ambiguity:
-        if options.roles is None:
-            raise
-        resolution = options.roles.resolve(ambiguity)
-    table.notes.append(f"is {resolution.note('in the training')}")
-    options = resolution.apply_to(options)
-    return infer_layout(table, options), options
+    while True:
+        try:
+            return infer_layout(table, options), options
+        except AmbiguousData as ambiguity:
+            if options.roles is None:
+                raise
+            resolution = options.roles.resolve(ambiguity, options)
+        table.notes.append(f"is {resolution.note('in the training')}")
+        options = resolution.apply_to(options)
 
 
 def _is_enough(head: bytes, name: str, options: ReadOptions, kind: str) -> bool:

@@ -24,7 +24,8 @@ def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
     """Return the column roles of a long table, with the formats of its times and numbers."""
     names = () if roles.time is None else roles.time.names
     numbers = [roles.columns[name] for name in (*roles.features, *names)]
-    decimal = "," if any(c.kind == "number" and c.decimal == "," for c in numbers) else "."
+    numbers = [column for column in numbers if column.kind == "number"]
+    decimal = "," if any(column.decimal == "," for column in numbers) else "."
     formats: tuple[str, ...] = ()
     if roles.time is not None and roles.time.is_date:
         columns = [roles.columns[name] for name in names]
@@ -32,8 +33,16 @@ def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
             formats = _formats(table, columns)
     return ColumnRoles(
         LONG_LAYOUT, roles.series, names, roles.features, roles.ignored, formats, table.delimiter,
-        decimal,
+        decimal, table.is_text and _has_decimals(table, numbers),
     )  # fmt: skip
+
+
+def _has_decimals(table: Table, numbers: list[Column]) -> bool:
+    if not numbers:
+        return False
+    conditions = " OR ".join(f"{column.sql} <> round({column.sql})" for column in numbers)
+    found = table.one(f"SELECT EXISTS (SELECT 1 FROM {ROWS} WHERE {conditions})")
+    return bool(found[0])
 
 
 def _formats(table: Table, columns: list[Column]) -> tuple[str, ...]:

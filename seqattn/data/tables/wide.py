@@ -103,6 +103,7 @@ def _wide_chunk(
     lengths = L - np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
     offsets = to_offsets(lengths)
     valid = np.arange(L) < lengths[:, None]
+    values = cells[valid]
 
     def where(row: int, feature: int) -> str:
         k = int(np.searchsorted(offsets, row, side="right")) - 1
@@ -111,7 +112,7 @@ def _wide_chunk(
 
     return Chunk(
         ids=tuple(map(str, rows.tolist())) if wide.series is None else words[wide.series],
-        points=Ragged(cells[valid], offsets, wide.features),
+        points=Ragged(values, offsets, wide.features),
         where=where,
         order=None if wide.steps is None else np.broadcast_to(wide.steps, (n, L))[valid],
         groups=None if group is None else words[group],
@@ -122,5 +123,6 @@ def _wide_chunk(
             () if wide.series is None else (wide.series,),
             delimiter=table.delimiter,
             decimal=decimal,
+            has_decimals=table.is_text and bool((np.abs(values - np.round(values)) > 0).any()),
         ),
     )
