@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.analysis.comparison import ComparisonResult, describe_result
+from seqattn.analysis.comparison.columns import seed_results
 from seqattn.analysis.comparison.tables import describe_references, variant_table
 from seqattn.errors import SeqattnError
 from seqattn.runs import RunFolder
@@ -108,12 +109,14 @@ def run_pictures_of(folder: RunFolder, *, only_losses: bool) -> Iterator[tuple[s
         yield from _picture("attention weights", folder.attention_picture, attention)
 
 
-def _picture(name: str, file: Path, draw: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
-    """Yield the content of a picture file, or of a new picture if the file is missing or too large.
-    A picture that cannot be drawn is left out."""
+def _picture(
+    name: str, file: Path, draw: Callable[[], bytes], *, is_current: bool = True
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the content of a picture file, or of a new picture if the file is missing, too large or
+    not current. A picture that cannot be drawn is left out."""
     try:
-        is_small = file.is_file() and file.stat().st_size <= MAX_PICTURE_BYTES
-        yield name, file.read_bytes() if is_small else draw()
+        is_usable = is_current and file.is_file() and file.stat().st_size <= MAX_PICTURE_BYTES
+        yield name, file.read_bytes() if is_usable else draw()
     except (SeqattnError, OSError):
         return
 
@@ -144,4 +147,21 @@ def _result_pictures(
         def draw(file: str = file) -> bytes:
             return PICTURES[file](result, variants) or b""
 
-        yield from _picture(name, result.path / file, draw)
+        path = result.path / file
+        yield from _picture(name, path, draw, is_current=_shows_result(path, result))
+
+
+def _shows_result(picture: Path, result: ComparisonResult) -> bool:
+    """Return whether the picture file of a comparison was drawn from a result.
+
+    The tables are written before the pictures. So if a call is stopped, the tables or pictures may
+    describe fewer runs than the result. The function returns True if `seeds.csv` describes the
+    result, and if the picture is not older than this table.
+    """
+    table = result.path / "seeds.csv"
+    try:
+        if picture.stat().st_mtime_ns < table.stat().st_mtime_ns:
+            return False
+        return table.read_bytes() == seed_results(result).csv().encode()
+    except OSError:
+        return False
