@@ -49,6 +49,7 @@ class MLflowTracker:
         self.uri = uri or f"sqlite:///{(run.outputs / 'mlflow.db').as_posix()}"
         self.run_id = ""
         self._client: Any = None
+        self._last_epoch = 0  # the last epoch that the store is known to have
         self._lost_response = False  # whether an error came after epochs were sent
 
     def start(self) -> int:
@@ -64,14 +65,15 @@ class MLflowTracker:
         self.run_id = self._open_run(experiment)
         self._log_params()
         self._client.log_artifact(self.run_id, str(self.run.folder.config))
-        return max(self._logged_epochs(), default=0)
+        self._last_epoch = self._find_last_epoch()
+        return self._last_epoch
 
     def log_epochs(self, records: Sequence[EpochRecord]) -> None:
         from mlflow.entities import Metric
 
         if self._lost_response:
-            logged = self._logged_epochs()
-            records = [record for record in records if record.epoch not in logged]
+            self._last_epoch = self._find_last_epoch()
+        records = [record for record in records if record.epoch > self._last_epoch]
         self._lost_response = True  # until all responses have arrived
         now = time.time_ns() // 1_000_000
         metrics = [
@@ -83,6 +85,7 @@ class MLflowTracker:
         for at in range(0, len(metrics), step):
             self._client.log_batch(self.run_id, metrics=metrics[at : at + step])
         self._lost_response = False
+        self._last_epoch = max([self._last_epoch, *(record.epoch for record in records)])
 
     def log_picture(self, name: str, png: bytes) -> None:
         with tempfile.TemporaryDirectory(prefix="seqattn-") as scratch:
@@ -95,11 +98,11 @@ class MLflowTracker:
             self._client.log_metric(self.run_id, name, value)
         self._client.set_terminated(self.run_id, STATUS[status])
 
-    def _logged_epochs(self) -> set[int]:
-        """Return the epochs that the MLflow run contains."""
+    def _find_last_epoch(self) -> int:
+        """Return the last epoch that the MLflow run contains, or 0 if it contains no epoch."""
         # `seconds` is the last column, so an epoch with `seconds` is complete.
         history = self._client.get_metric_history(self.run_id, METRICS[-1])
-        return {metric.step for metric in history}
+        return max((metric.step for metric in history), default=0)
 
     def _experiment(self) -> str:
         """Find or create the experiment, and return its identifier."""
