@@ -29,21 +29,28 @@ def as_dashed_date(order: NDArray[Any]) -> tuple[str, str] | None:
         times = _parse(numbers * scale + (unit == "M"), pairs)
         if times is not None:
             return DATES, _iso(times[first], unit)
-    if numbers[0] >= 10_101 and numbers[-1] <= 991_231:
-        times = _parse(numbers + 20_000_000, 0)
-        if times is not None and _gained_evenness(numbers, times) >= 1:
-            return DATES, _iso(times[first], "D")
-    if numbers[0] >= 1_900_001 and numbers[-1] <= 2_099_366:
-        times = _parse_day_of_year(numbers)
-        if times is not None and (
-            _gained_evenness(numbers, times) >= 1 or _is_even_within_years(numbers)
-        ):
-            return DATES, _iso(times[first], "D")
+    days = _parse_even_days(numbers)
+    if days is not None:
+        return DATES, _iso(days[first], "D")
     if numbers[0] >= 0 and numbers[-1] < 2400:
         times = _parse(numbers + 200_101_010_000, 2)
         if times is not None and _gained_evenness(numbers, times) >= 2:
             return TIMES_OF_DAY, _iso(times[first], "m")
     return None
+
+
+def _parse_even_days(numbers: Integers) -> NDArray[np.datetime64] | None:
+    """Return sorted integers YYMMDD or YYYYDDD as times in seconds if they are spaced more evenly
+    as times than as numbers, or if they are integers YYYYDDD that are evenly spaced within each of
+    several years. Otherwise, return None."""
+    times = None
+    if numbers[0] >= 10_101 and numbers[-1] <= 991_231:
+        times = _parse(numbers + 20_000_000, 0)
+    elif numbers[0] >= 1_900_001 and numbers[-1] <= 2_099_366:
+        times = _parse_day_of_year(numbers)
+        if times is not None and _is_even_within_years(numbers):
+            return times
+    return times if times is not None and _gained_evenness(numbers, times) >= 1 else None
 
 
 def _parse(numbers: Integers, pairs: int) -> NDArray[np.datetime64] | None:

@@ -298,9 +298,8 @@ class OwnFile(Section):
     """The split of `path` into three parts."""
     normalize: Literal["none", "global", "instance"] = "global"
     """`global` applies only `scaling`. `instance` also normalizes by mean and standard deviation of
-    each source, for series with changing level and scale. Training and validation losses are then
-    in units of the standard deviation of each source, and `scaling` sets the unit of test losses
-    and scales features that the source does not have. `none` means `scaling: none`."""
+    each source, for series with changing level and scale; this also sets the unit of training and
+    validation losses, and `scaling` that of test losses. `none` means `scaling: none`."""
     scaling: Literal["none", "standard", "minmax", "robust"] = "standard"
     """Scaling of each feature, fitted on the training part, to mean 0 and standard deviation 1
     (`standard`), to the interval from -1 to 1 (`minmax`), or to median 0 and interquartile range 1
