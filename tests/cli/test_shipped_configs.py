@@ -140,7 +140,7 @@ def test_a_config_by_name_trains_from_python() -> None:
     import seqattn as package
 
     run = package.train("squares", overrides=[*SMALL, "training.epochs=1"])
-    assert run.folder.path == Path("outputs/squares")
+    assert run.folder.path == Path("outputs/squares").absolute()
 
 
 def test_a_missing_path_is_answered_with_the_name_of_a_shipped_config(
