@@ -28,7 +28,7 @@ from seqattn.runs.storage import core_count, temporary_path
 if TYPE_CHECKING:
     from seqattn.analysis.comparison.result import ComparisonResult
 
-COMPARISON_MODULES = (*TRAINING_MODULES, "seqattn.plots.comparison_pictures")
+COMPARISON_MODULES = (*TRAINING_MODULES, "seqattn.cli.preload_pictures")
 _Source = TypeVar("_Source", RunFolder, "ComparisonResult")
 
 

@@ -52,8 +52,7 @@ def run_comparison(
     Args:
         comparison: the variants and seeds.
         output_dir: parent of the comparison folder.
-        plots: whether to draw the pictures of each run in addition to the pictures of the
-            comparison.
+        plots: whether to draw the pictures of each run, too.
         device, threads, callbacks, launch: see `train_many`.
         ray: the cluster that trains the runs; None to train the runs without Ray.
 
@@ -66,14 +65,16 @@ def run_comparison(
         SeqattnError: for any other error that a user can correct; see `train_many`.
         Interrupted: on SIGINT or SIGTERM.
     """
-    path, callbacks = output_dir / comparison.name, callbacks or Callbacks()
+    callbacks, launch = callbacks or Callbacks(), launch or Launch()
+    path = output_dir / comparison.name
+    draw = launch.draw_comparison or _import_drawing()
     configs = [
         (comparison.config_of(variant, seed), RunFolder(path / variant.name / f"seed-{seed}"))
         for variant in comparison.variants
         for seed in comparison.seeds
     ]
     with _folder_lock(path, comparison) as write_manifest:
-        launch = replace(launch or Launch(), before_writing=write_manifest)
+        launch = replace(launch, before_writing=write_manifest)
         if ray is not None:
             ray_cluster.train_on_cluster(
                 configs, address=ray.address, device=device, threads=threads, callbacks=callbacks,
@@ -92,14 +93,22 @@ def run_comparison(
                 interrupted.exit_code - 128,
                 f"saved to {path}; run the same command again to continue.",
             ) from None
-        return _write_result(path, comparison, callbacks, launch.draw_comparison)
+        return _write_result(path, comparison, callbacks, draw)
+
+
+def _import_drawing() -> Callable[[ComparisonResult], None]:
+    """Import the function that draws the pictures in this process. An error of matplotlib is then
+    reported before the training."""
+    from seqattn.plots.comparison_pictures import draw_comparison
+
+    return draw_comparison
 
 
 def _write_result(
     path: Path,
     comparison: ComparisonPlan,
     callbacks: Callbacks,
-    draw: Callable[[ComparisonResult], None] | None,
+    draw: Callable[[ComparisonResult], None],
 ) -> ComparisonResult:
     """Write the tables and pictures that describe all runs in the folder."""
     result = _collect_result(path, comparison)
@@ -111,12 +120,6 @@ def _write_result(
         )
     if write_tables(result):
         (path / PAGE).unlink(missing_ok=True)  # the report shows the old numbers
-    if draw is None:
-        from seqattn.plots.comparison_pictures import (
-            draw_comparison,
-        )  # importing matplotlib is slow
-
-        draw = draw_comparison
     draw(result)
     return result
 

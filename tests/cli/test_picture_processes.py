@@ -143,6 +143,20 @@ def test_the_pictures_of_a_comparison_are_drawn_in_processes(action: str, tmp_pa
     assert found == {path.name: path.read_bytes() for path in result.pictures if path.exists()}
 
 
+def test_workers_train_although_matplotlib_cannot_be_imported(tmp_path: Path) -> None:
+    words = ["--vary", "model.cell=gru,rnn", "--seeds", "2", "--name", "cells", *SETS]
+    for jobs, has_runs in (("1", False), ("2", True)):
+        done = subprocess.run(
+            [sys.executable, "-m", "seqattn", "compare", "squares", *words, "--jobs", jobs],
+            cwd=tmp_path, text=True, capture_output=True, check=False,
+            env={**os.environ, "MPLBACKEND": "nonsense"},
+        )  # fmt: skip
+        assert done.returncode != 0
+        assert "nonsense" in done.stderr
+        summaries = [*tmp_path.glob("outputs/cells/*/seed-*/summary.json")]
+        assert len(summaries) == (4 if has_runs else 0)
+
+
 def test_an_error_is_reported_once_and_ends_the_other_processes(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "outputs/squares")
     finish(tmp_path, "--plots", "none")

@@ -178,8 +178,9 @@ class Training(Section):
     start. With `auto`, seqattn measures the time of the steps, compiles the step if the rest of the
     training run would take longer than the compilation, and keeps the compiled step only if it is
     faster; a model with the manual backward pass is not compiled. `on` disables the manual backward
-    pass. Compiled steps round differently, and `auto` depends on measured times, so only a
-    training run with `off` can be repeated bit for bit."""
+    pass. In a group of runs, torch may leave some shapes uncompiled, with a warning. Compiled steps
+    round differently, and `auto` depends on measured times, so only a training run with `off` can
+    be repeated bit for bit."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Data type of the matrix products of a training step. With `bfloat16` (torch's autocast), all
     other operations and the validation still use float32. `bfloat16` is meant for wide models on a
