@@ -95,9 +95,9 @@ def _draw_run_picture(folder: RunFolder, path: Path) -> None:
 
 
 def _draw_comparison_picture(result: ComparisonResult, path: Path) -> None:
-    from seqattn.plots.comparison_pictures import draw_picture
+    from seqattn.plots.comparison_pictures import draw_comparison_picture
 
-    draw_picture(result, path)
+    draw_comparison_picture(result, path)
 
 
 def _draw_in_processes(

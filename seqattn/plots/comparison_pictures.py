@@ -48,10 +48,10 @@ def draw_comparison(result: ComparisonResult) -> None:
     because the old picture is outdated.
     """
     for path in result.pictures:
-        draw_picture(result, path)
+        draw_comparison_picture(result, path)
 
 
-def draw_picture(result: ComparisonResult, path: Path) -> None:
+def draw_comparison_picture(result: ComparisonResult, path: Path) -> None:
     """Write or delete one picture of a comparison; see `draw_comparison`.
 
     Args:

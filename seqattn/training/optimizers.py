@@ -77,25 +77,25 @@ class Optimizer:
         if learning_rates.count(first) == len(learning_rates):
             self._update(first)
             return
-        rates = torch.tensor(learning_rates, dtype=self.weights.dtype).unsqueeze(1)
-        rates = rates.to(self.weights.device, non_blocking=True)
+        step_sizes = torch.tensor(learning_rates, dtype=self.weights.dtype).unsqueeze(1)
+        step_sizes = step_sizes.to(self.weights.device, non_blocking=True)
         if self.config.optimizer == "sgd":
-            self._update_sgd(rates)
+            self._update_sgd(step_sizes)
             return
         # The updates of Adam and AdamW are linear in the learning rate. An update with rate 1 is
         # therefore scaled by the learning rate of each run.
         self.before.copy_(self.weights)
         self._update(1.0)
-        self.weights.copy_(torch.lerp(self.before, self.weights, rates))
+        self.weights.copy_(torch.lerp(self.before, self.weights, step_sizes))
 
-    def _update_sgd(self, rates: Tensor) -> None:
-        """Update the weights with the learning rates (R, 1). With a rate of 1, a small update would
+    def _update_sgd(self, step_sizes: Tensor) -> None:
+        """Update the weights with the learning rates `step_sizes` (R, 1). With a rate of 1, a small update would
         be lost by rounding before it is scaled by a rate above 1."""
         update = torch.add(self.gradient, self.weights, alpha=self.config.weight_decay)
         if self.config.momentum:
             momentum = self.buffers["momentum_buffer"]
             update = momentum.mul_(self.config.momentum).add_(update)
-        self.weights.addcmul_(update, rates, value=-1)
+        self.weights.addcmul_(update, step_sizes, value=-1)
 
     def _kernel(self) -> Callable[[float], None]:
         """Return the update as a function of the learning rate."""

@@ -49,8 +49,8 @@ def logged(real):
         {action}
         real(source, path)
     return draw_picture
-for module in (comparison_pictures, run_pictures):
-    module.draw_picture = logged(module.draw_picture)
+run_pictures.draw_picture = logged(run_pictures.draw_picture)
+comparison_pictures.draw_comparison_picture = logged(comparison_pictures.draw_comparison_picture)
 """
 
 

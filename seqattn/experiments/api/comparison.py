@@ -11,7 +11,7 @@ from seqattn.errors import CheckpointError, UsageError, counted
 from seqattn.experiments.api import dataframes, html
 from seqattn.experiments.api.arguments import DataFrame
 from seqattn.experiments.api.dataframes import Library
-from seqattn.experiments.api.paths import absolute_result, shown_path
+from seqattn.experiments.api.paths import absolute_result, path_in_repr
 from seqattn.experiments.api.seeds import Seeds
 from seqattn.runs import COMPARISON
 
@@ -54,7 +54,7 @@ class Comparison:
 
     def __repr__(self) -> str:
         variants = counted(len(self), "variant")
-        return f"<seqattn comparison {shown_path(self.path)!r}, {variants}>"
+        return f"<seqattn comparison {path_in_repr(self.path)!r}, {variants}>"
 
     def __len__(self) -> int:
         return len(self.result.variants)

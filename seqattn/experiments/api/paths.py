@@ -29,7 +29,7 @@ def absolute_result(result: ComparisonResult) -> ComparisonResult:
     return replace(result, path=result.path.absolute(), variants=variants)
 
 
-def shown_path(path: Path) -> str:
+def path_in_repr(path: Path) -> str:
     """Return an absolute path as a `repr` shows it: relative if it is below the working
     directory."""
     here = Path.cwd()

@@ -15,7 +15,7 @@ from seqattn.experiments.api import run_results
 from seqattn.experiments.api.arguments import DataFrame, OverrideArgument
 from seqattn.experiments.api.dataframes import Library
 from seqattn.experiments.api.labelled import ArrayLibrary, LabelledWeights
-from seqattn.experiments.api.paths import absolute_folder, shown_path
+from seqattn.experiments.api.paths import absolute_folder, path_in_repr
 from seqattn.experiments.source_arrays import is_single_sequence
 from seqattn.runs import EpochRecord, RunFolder
 
@@ -55,7 +55,7 @@ class Run:
         return cls(absolute_folder(folder), trained)
 
     def __repr__(self) -> str:
-        return f"<seqattn run {shown_path(self.folder.path)!r}, epoch {self.trained.epoch}>"
+        return f"<seqattn run {path_in_repr(self.folder.path)!r}, epoch {self.trained.epoch}>"
 
     @property
     def config(self) -> Config:

@@ -11,7 +11,7 @@ from seqattn.errors import UsageError, counted
 from seqattn.experiments.api import dataframes, html
 from seqattn.experiments.api.arguments import DataFrame
 from seqattn.experiments.api.dataframes import Library
-from seqattn.experiments.api.paths import absolute_result, shown_path
+from seqattn.experiments.api.paths import absolute_result, path_in_repr
 from seqattn.experiments.api.run import Run
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Seeds:
         return cls(absolute_result(result))
 
     def __repr__(self) -> str:
-        return f"<seqattn seeds {shown_path(self.path)!r}, {counted(len(self), 'seed')}>"
+        return f"<seqattn seeds {path_in_repr(self.path)!r}, {counted(len(self), 'seed')}>"
 
     def __len__(self) -> int:
         return len(self.variant.folders)

@@ -165,8 +165,8 @@ def _plugin_changes(stored: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
     if not isinstance(old, Mapping):
         yield "the stored digests of the plugins cannot be read"
         return
-    only_old = {name: digest for name, digest in old.items() if digest not in now.values()}
-    only_now = {name: digest for name, digest in now.items() if digest not in old.values()}
+    only_old = {name: sha256 for name, sha256 in old.items() if sha256 not in now.values()}
+    only_now = {name: sha256 for name, sha256 in now.items() if sha256 not in old.values()}
     yield from _changes(only_old, only_now, "SHA-256 of plugin ")
 
 

@@ -145,11 +145,13 @@ def are_comparable(search: Search) -> bool:
     schedule that spans all epochs, because the trials are then at different points of the schedule.
     """
     ranges = [
-        each for each in search.ranges
-        if each.path == "training" or each.path.startswith(SCHEDULED)
+        param_range for param_range in search.ranges
+        if param_range.path == "training" or param_range.path.startswith(SCHEDULED)
     ]  # fmt: skip
-    paths, found = [each.path for each in ranges], list[Training]()
-    for values in itertools.product(*(each.values or (each.low,) for each in ranges)):
+    paths, found = [param_range.path for param_range in ranges], list[Training]()
+    for values in itertools.product(
+        *(param_range.values or (param_range.low,) for param_range in ranges)
+    ):
         with contextlib.suppress(ConfigError):  # a trial with such values is refused
             found.append(search.config(dict(zip(paths, values, strict=True))).training)
     epochs_vary = search.varies_epochs or len({training.epochs for training in found}) > 1
