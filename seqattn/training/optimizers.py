@@ -89,8 +89,8 @@ class Optimizer:
         self.weights.copy_(torch.lerp(self.before, self.weights, step_sizes))
 
     def _update_sgd(self, step_sizes: Tensor) -> None:
-        """Update the weights with the learning rates `step_sizes` (R, 1). With a rate of 1, a small update would
-        be lost by rounding before it is scaled by a rate above 1."""
+        """Update the weights with the learning rates `step_sizes` (R, 1). With a rate of 1, a small
+        update would be lost by rounding before it is scaled by a rate above 1."""
         update = torch.add(self.gradient, self.weights, alpha=self.config.weight_decay)
         if self.config.momentum:
             momentum = self.buffers["momentum_buffer"]
