@@ -23,9 +23,10 @@ class SeedFolder(RunFolder):
     """The run folder of one of several seeds."""
 
     def clear_results(self) -> None:
-        """Remove the files that are written after training, and the report of all seeds, which
-        shows the old numbers."""
-        (self.path.parent / PAGE).unlink(missing_ok=True)
+        """Remove the files that are written after training. If there are results, also remove the
+        report of all seeds, which shows these results."""
+        if self.summary.exists():
+            (self.path.parent / PAGE).unlink(missing_ok=True)
         super().clear_results()
 
 

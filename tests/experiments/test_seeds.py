@@ -25,7 +25,7 @@ def train(parent: Path, seeds: int = 2, *words: str, **existing: Any) -> list[ex
     return experiments.train_many(runs, threads=1, launch=launch, **existing)
 
 
-def test_the_report_of_seeds_is_removed_when_a_seed_is_trained(tmp_path: Path) -> None:
+def test_the_report_of_seeds_is_removed_when_a_seed_is_trained_again(tmp_path: Path) -> None:
     parent = tmp_path / "seeds"
     page = parent / PAGE
     train(parent)
@@ -33,8 +33,8 @@ def test_the_report_of_seeds_is_removed_when_a_seed_is_trained(tmp_path: Path) -
         ((), 2, {"resume": True}, True),  # nothing is left to train
         ((), 2, {"overwrite": True}, False),
         (("training.epochs=2",), 2, {"resume": True}, False),
-        (("training.epochs=2",), 3, {"resume": True}, False),
-        (("training.epochs=2",), 3, {"resume": True}, True),
+        (("training.epochs=2",), 3, {"resume": True}, True),  # the page shows the other seeds
+        (("training.epochs=2",), 3, {"overwrite": True}, False),
     ):
         page.write_text("old numbers")
         train(parent, seeds, *words, **existing)
