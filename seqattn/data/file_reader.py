@@ -121,8 +121,6 @@ class FileReader:
                 if self.first is None or self.first.roles is None:
                     raise
                 resolution = self.first.roles.resolve(ambiguity, self.options)
-                if resolution.key == "decimal" and self.has_only_whole_numbers:
-                    raise
                 self.resolved.setdefault(resolution, {})[str(file)] = None
                 yield from read_chunks(file, resolution.apply_to(self.options))
         except NoRows:

@@ -22,16 +22,11 @@ from seqattn.data.reading import file_digest
 from seqattn.errors import CheckpointError, DataError, UsageError
 from seqattn.experiments.run_environment import find_git_revision
 from tests.conftest import SMALL
+from tests.experiments.test_python_api import CONFIG
 from tests.plugins.conftest import forget_plugins
 from tests.plugins.sources import BILINEAR_TANH
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
-CONFIG: dict[str, Any] = {
-    "name": "tiny",
-    "data": {"kind": "squares", "n_train": 16, "n_validation": 8, "n_test": 7},
-    "model": {"kind": "recurrent", "hidden_dim": 2},
-    "training": {"epochs": 2, "batch_size": 16},
-}
 
 
 # --- other epochs than the best -------------------------------------------------------------------

@@ -14,18 +14,12 @@ from optuna.trial import TrialState
 
 from seqattn.config import Training
 from seqattn.config.knobs.plugins import Plugin
-from seqattn.config.searching import Search, plan_search
+from seqattn.config.searching import Search
 from seqattn.errors import UsageError
 from seqattn.experiments.tuning import manifest, results, trials
+from tests.experiments.test_search_words import RATE, WIDTH, wanted
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")
-SMALL = ["data.n_train=8", "data.n_validation=4", "data.n_test=4"]
-RATE, WIDTH = "training.learning_rate=log(1e-3,1e-1)", "model.hidden_dim=uniform(2,6)"
-
-
-def wanted(folder: Path, *texts: str, sets: tuple[str, ...] = ()) -> Search:
-    (folder / "c.yaml").write_text("name: found\n")
-    return plan_search(folder / "c.yaml", [*SMALL, *sets], texts)
 
 
 # --- plugins ----------------------------------------------------------------------------------
