@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Model, as_plain, extension
-from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
-from seqattn.training.stacked_params import StackedParams
+from seqattn.models import FeatureSpec, Lengths, ModelOutput, Seq2SeqModel, build_model
+from seqattn.training.stacked_params import StackedParams, train_mode
 
 R, N, S, T = 3, 5, 7, 4
 """Numbers of runs and sequences, and maximum numbers of source and target steps, in the comparison.
@@ -89,15 +89,17 @@ def _compare(config: Model, features: FeatureSpec, lengths: Lengths) -> bool:
 def _forecasts(
     model: Seq2SeqModel, source: Tensor, target: Tensor, valid: Tensor | None, runs: int | None
 ) -> list[Tensor]:
-    """Return the teacher-forced forecasts without and with random numbers, the forecast of the
-    training pass without teacher forcing, and the free-running forecast."""
-    T, random = target.shape[-2], _FixedNumbers(runs)
-    outputs = [
-        model.forward(
+    """Return the forecasts of a training pass with and without teacher forcing, the teacher-forced
+    forecast of the validation, and the free-running forecast."""
+    T = target.shape[-2]
+
+    def forward(is_forced: bool, rng: _FixedNumbers | None) -> ModelOutput:
+        return model.forward(
             source, target, source_lengths=valid, rng=rng,
             teacher_forcing=torch.full((T,), is_forced),
-        )
-        for is_forced, rng in ((True, None), (True, random), (False, random))
-    ]  # fmt: skip
-    outputs.append(model.forecast(source, T, source_lengths=valid))
+        )  # fmt: skip
+
+    with train_mode(model):
+        outputs = [forward(is_forced, _FixedNumbers(runs)) for is_forced in (True, False)]
+    outputs += [forward(True, None), model.forecast(source, T, source_lengths=valid)]
     return [output.values for output in outputs]

@@ -70,7 +70,7 @@ def trace_live(trained: LoadedModel) -> LiveGraph:
         UsageError: if the model comes from a plugin, if torch cannot export it, or if onnx cannot
             build its graph.
     """
-    model = copy.deepcopy(trained.model).eval()
+    model = copy.deepcopy(trained.model)
     shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
     shape = attention_shape(trained)
     can_force = shape != (0, 0) and trained.config.model.kind != "fast_weights"

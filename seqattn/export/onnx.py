@@ -77,7 +77,7 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
     Raises:
         UsageError: if the model comes from a plugin, or if torch cannot export it.
     """
-    model = copy.deepcopy(trained.model).eval()
+    model = copy.deepcopy(trained.model)
     traced = trace_parts(trained, model, split_model(model, example_length(model) + 1))
     free_running = build_loop(traced.encoder, traced.step, traced.state, steps)
     onnx.checker.check_model(free_running)

@@ -29,7 +29,8 @@ from seqattn.models.transformer import TransformerModel
 def build_model(
     config: Model, features: FeatureSpec | int, seed: int, lengths: Lengths | None = None
 ) -> Seq2SeqModel:
-    """Build the model that a config selects in float32, and initialize its parameters.
+    """Build the model that a config selects in float32, and initialize its parameters. The model is
+    in eval mode.
 
     Args:
         config: the `model` section.
@@ -53,7 +54,7 @@ def build_model(
             " constructor of the model."
         )
     init_parameters(model, seed)
-    return model
+    return model.eval()
 
 
 def count_parameters(

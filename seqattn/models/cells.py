@@ -45,7 +45,8 @@ class Cell(nn.Module, ABC):
         num_gates: the number of gates and candidates. Each weight matrix has `num_gates` * H rows.
         num_state_tensors: W / H, which is 2 for an LSTM and 1 for a GRU and an RNN.
         hidden: the width H of the output.
-        kernel: the function that computes one step; a compiled function may replace it.
+        compiled_step: a compiled function that computes one step of a training step; None for the
+            function `eager_step()`, which computes all other steps.
         scan: a function that runs the cell over whole sequences; None for a Python loop over the
             steps. An exported graph accepts sources of any length only if `scan` is set.
     """
@@ -61,7 +62,7 @@ class Cell(nn.Module, ABC):
         self.bias_hh = nn.Parameter(torch.empty(self.num_gates * hidden))
         self.hidden = hidden
         self.init_bound = 1 / math.sqrt(hidden)
-        self.kernel: Kernel = self.eager_step()
+        self.compiled_step: Kernel | None = None
         self.scan: ScanFn | None = None
 
     @classmethod
@@ -78,6 +79,16 @@ class Cell(nn.Module, ABC):
         The function takes and returns tensors (..., N, features), or tensors (R, features, N) if
         `uses_batch_innermost` is True for `weight_hh`.
         """
+
+    def kernel(
+        self, projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        """Compute one step; see `eager_step`. The function `eager_step()` may read the mode and
+        other attributes of the cell, so it is not stored: a copy of the cell would call a function
+        that reads the attributes of the original."""
+        if self.compiled_step is not None and torch.is_grad_enabled():
+            return self.compiled_step(projected, state, weight, bias)
+        return self.eager_step()(projected, state, weight, bias)
 
     def output(self, state: Tensor) -> Tensor:
         """Return the cell's output (..., H) for the cell's state (..., W)."""

@@ -161,7 +161,7 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     lengths = Lengths(spec.source_length, spec.target_length)
     model = build_model(config.model, FeatureSpec.of(spec), config.seed, lengths)
     fill_model(model, as_tensors(file.weights), path)
-    return LoadedModel(model.eval(), config, spec, file.epoch, streamed=file.was_streamed)
+    return LoadedModel(model, config, spec, file.epoch, streamed=file.was_streamed)
 
 
 def load_model_at_epoch(

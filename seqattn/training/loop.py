@@ -27,7 +27,7 @@ from seqattn.training.learner import Learner, build_group
 from seqattn.training.process_group import ProcessGroup
 from seqattn.training.schedules import find_ending
 from seqattn.training.session import Session
-from seqattn.training.stacked_params import cache_module_attributes
+from seqattn.training.stacked_params import cache_module_attributes, train_mode
 from seqattn.training.state import RunProgress, RunState, StateSnapshot, TrainingRun, TrainState
 from seqattn.training.validation import validate
 
@@ -106,7 +106,8 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
             return state.remaining_runs()
         state.start_timer()
         try:
-            plan = train_epoch(state, learner, session)
+            with train_mode(learner.params.model):
+                plan = train_epoch(state, learner, session)
             if plan is None or not state.active_rows:
                 return []
             finish_epoch(state, learner, plan, session)
@@ -119,7 +120,7 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
 
 
 def train_epoch(state: TrainState, learner: Learner, session: Session) -> EpochPlan | None:
-    """Train on the remaining batches of an epoch.
+    """Train on the remaining batches of an epoch. The model must be in train mode.
 
     Returns:
         The plan of the epoch, or None if a stop was requested.

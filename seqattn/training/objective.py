@@ -21,7 +21,7 @@ from seqattn.errors import UsageError
 from seqattn.models import RNG, SampledActions, Seq2SeqModel
 from seqattn.models.cells import Cell, Kernel
 from seqattn.training.batches import Batch
-from seqattn.training.stacked_params import StackedParams
+from seqattn.training.stacked_params import StackedParams, train_mode
 
 BACKEND = "inductor"
 COMPILE_SECONDS = 40.0
@@ -85,15 +85,15 @@ class AutogradLoss:
             UsageError: if torch cannot compile on this machine. The steps then remain eager.
         """
         compiled = dict[Kernel, Kernel]()
-        for cell in self._cells():
-            plain = cell.eager_step()
-            if plain not in compiled:
-                compiled[plain] = _compiled(plain)
-            cell.kernel = compiled[plain]
         free_running = torch.zeros(batch.target_steps, dtype=torch.bool)
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), train_mode(self.model):
                 warnings.simplefilter("ignore")  # torch warns about its own compiler
+                for cell in self._cells():
+                    plain = cell.eager_step()
+                    if plain not in compiled:
+                        compiled[plain] = torch.compile(plain, backend=BACKEND)
+                    cell.compiled_step = compiled[plain]
                 loss = self.loss(batch, free_running)
                 torch.autograd.grad(loss.sum(), list(self.model.parameters()), allow_unused=True)
         except Exception as error:  # a compiler may raise any exception
@@ -110,7 +110,7 @@ class AutogradLoss:
     def disable_compile(self) -> None:
         """Replace compiled steps with eager steps."""
         for cell in self._cells():
-            cell.kernel = cell.eager_step()
+            cell.compiled_step = None
         self.name = self.name.removesuffix(", a step compiled")
 
     def _cells(self) -> list[Cell]:
@@ -265,17 +265,6 @@ def reinforce_loss(actions: SampledActions, errors: Tensor, keep: Tensor | None)
     each = (actions.log_prob * missed.detach() + missed.square()) * (steps > 0)
     total = real.sum(dim=(-2, -1))
     return each.sum(dim=(-2, -1)) / total.where(total > 0, 1)
-
-
-def _compiled(plain: Kernel) -> Kernel:
-    """Compile a step for training. Validation has no backward pass and uses the eager step."""
-    compiled = torch.compile(plain, backend=BACKEND)
-
-    def step(*inputs: Any) -> Tensor:
-        result: Tensor = (compiled if torch.is_grad_enabled() else plain)(*inputs)
-        return result
-
-    return step
 
 
 def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:

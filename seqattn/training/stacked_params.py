@@ -105,6 +105,21 @@ class StackedParams:
 
 
 @contextlib.contextmanager
+def train_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into train mode during the `with` block, and into eval mode afterwards.
+
+    A module of a plugin can read its attribute `training`, as torch's own modules do. Only training
+    steps use a model in train mode. A change of the mode takes as long as a part of a step of a
+    small model, so a block contains all steps of an epoch.
+    """
+    model.train()
+    try:
+        yield
+    finally:
+        model.eval()
+
+
+@contextlib.contextmanager
 def cache_module_attributes(model: nn.Module) -> Iterator[None]:
     """Make submodules and parameters plain attributes of their modules during the `with` block.
 

@@ -20,6 +20,7 @@ import torch
 from seqattn.runs.storage import core_count
 from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step
+from seqattn.training.stacked_params import train_mode
 from seqattn.training.state import RunProgress, TrainingRun
 
 MIN_MULTIPLICATIONS = 2_000_000
@@ -63,7 +64,8 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
         for _ in range(1 + TRIAL_STEPS):  # the first step warms up
             state.step = 0
             began = time.perf_counter()
-            train_step(state, learner, plan)
+            with train_mode(learner.params.model):
+                train_step(state, learner, plan)
             taken.append(time.perf_counter() - began)
         return min(taken[1:])
 

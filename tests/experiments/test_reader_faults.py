@@ -21,7 +21,7 @@ from seqattn.experiments.resume import check_same_rates
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import read_checkpoint
-from seqattn.training import compiling, objective
+from seqattn.training import compiling
 from seqattn.training.compiling import StepCompiler
 from seqattn.training.objective import AutogradLoss
 from tests.conftest import ROOT, SMALL
@@ -141,7 +141,7 @@ def test_the_advice_after_a_failed_compilation_can_be_followed(
     def broken(*inputs: Any) -> Any:
         raise RuntimeError("no compiler here")
 
-    monkeypatch.setattr(objective, "_compiled", lambda plain: broken)
+    monkeypatch.setattr(torch, "compile", lambda plain, backend: broken)
     settings = [*COMPILED, "training.epochs=4"]
     with pytest.raises(UsageError, match="a resume cannot change this key"):
         train(tmp_path / "run", *settings, resume=True)

@@ -6,10 +6,11 @@ import itertools
 from typing import Any
 
 import pytest
+import torch
 
 from seqattn.data import load_data
 from seqattn.models import build_model
-from seqattn.training import Batch, TrainingRun, compiling, objective, to_tensors
+from seqattn.training import Batch, TrainingRun, compiling, to_tensors
 from seqattn.training.compiling import StepCompiler
 from seqattn.training.data_loader import DataLoader
 from tests.grouped import small_config
@@ -42,7 +43,7 @@ def test_a_failed_compile_is_logged_once_with_its_reason(
     def slower(compiler: StepCompiler, _: float, epochs_left: int, batch: Any) -> None:
         after_epoch(compiler, next(seconds), epochs_left, batch)
 
-    monkeypatch.setattr(objective, "_compiled", lambda plain: broken)
+    monkeypatch.setattr(torch, "compile", lambda plain, backend: broken)
     monkeypatch.setattr(compiling, "COMPILE_SECONDS", 0.0)
     monkeypatch.setattr(StepCompiler, "after_epoch", slower)
     messages: list[str] = []
