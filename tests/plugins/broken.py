@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tests.conftest import ROOT
@@ -9,6 +10,10 @@ from tests.conftest import ROOT
 SCORE = (ROOT / "examples/plugins/bilinear_tanh.py").read_text().replace("exportable = True", "")
 CELL = (ROOT / "examples/plugins/minimal_gated.py").read_text().replace("exportable = True", "")
 TASK = (ROOT / "examples/plugins/neighbour_sum.py").read_text()
+QUIET_TASK = re.sub(r"    noise: Annotated.*\n    \"\"\".*\n", "", TASK).replace(
+    "task.noise", "0.1"
+)
+"""A task without a key `noise`, which adds noise nevertheless."""
 SCORE_RESULT = "return (products / math.sqrt(keys.shape[-1])).tanh()"
 
 NORMALIZER = """
@@ -43,6 +48,33 @@ class Recency(seqattn.Location):
         bias = 0.1 * torch.arange(scores.shape[-1])
         return normalizer.normalize(scores + bias, keep, None).weights, None
 '''
+
+COPY_TASK = '''
+import numpy as np
+import seqattn
+
+
+class NoisyCopyConfig(seqattn.TaskConfig):
+    """The target is the source plus noise."""
+
+
+@seqattn.register_task("noisy_copy", NoisyCopyConfig)
+def generate(task, n, seed):
+    draws = [np.random.default_rng([seed, purpose]) for purpose in range(2)]
+    source = draws[0].standard_normal((n, 9, 2))
+    lengths, steps = np.full(n, 9), np.tile(np.arange(9), (n, 1))
+    return seqattn.Sequences(
+        source=source, source_lengths=lengths, target_lengths=lengths,
+        target=source + 0.1 * draws[1].standard_normal(source.shape), ideal=source,
+        features=("x", "y"), ids=tuple(map(str, range(n))), alignment=steps,
+    )
+'''
+
+ONE_DRAW_TASK = COPY_TASK.replace(
+    "    source = draws[0].standard_normal((n, 9, 2))",
+    "    drawn = draws[0].standard_normal((n, 9, 6))\n    source = drawn[..., :2]",
+).replace("draws[1].standard_normal(source.shape)", "drawn[..., 2:4]")
+"""A task that draws the source and the noise in one call."""
 
 METRIC = """
 import numpy as np
@@ -132,6 +164,54 @@ MISTAKES = {
     "non-finite": Mistake(
         SCORE, SCORE_RESULT, "return products.exp()", "finite",
         ("not finite for large (times 1000) inputs in float32", "exp of a large number"),
+    ),
+    # mistakes that only long sources or long targets show
+    "another sign for long sources": Mistake(
+        SCORE, SCORE_RESULT,
+        "return (products if products.shape[-1] <= 12 else -products).tanh()", "long",
+        ("With sources of up to 29 steps and targets of 19 steps: Padding changes the forecast",
+         "their number has. The mechanism reads the length of the array"),
+    ),
+    "no score after step 12": Mistake(
+        SCORE, SCORE_RESULT,
+        "import torch\n        steps = torch.arange(products.shape[-1])\n"
+        "        return products.tanh() * (steps < 12)", "long",
+        ("If the source steps are reversed, the results for 29 source steps change",
+         "and the results for 7 steps do not"), state="warning",
+    ),
+    "equal scores for long targets": Mistake(
+        SCORE, SCORE_RESULT, "return products.tanh() * (products.shape[-2] <= 12)", "long",
+        ("With sources of up to 29 steps", "differ from free running by 0."),
+    ),
+    "no weights after step 12": Mistake(
+        NORMALIZER, NORMALIZER_RESULT,
+        "(mask_scores(scores, keep) if scores.shape[-1] <= 12 else scores).softmax(-1)", "long",
+        ("With sources of up to 29 steps", "A source step of padding gets the weight 0."),
+    ),
+    # mistakes that only one of the modes of a module shows
+    "another normalizer in training": Mistake(
+        NORMALIZER, NORMALIZER_RESULT,
+        "(mask_scores(scores, keep) * (0.5 if self.training else 1)).softmax(-1)", "modes",
+        ("In train mode, forecasts differ from eval mode by up to 0.",
+         "Validation, tests, predictions and exports use eval mode",
+         "do not read `self.training`"), state="warning",
+    ),
+    "no mask in training": Mistake(
+        NORMALIZER, NORMALIZER_RESULT,
+        "(scores if self.training else mask_scores(scores, keep)).softmax(-1)", "modes",
+        ("In train mode: A source step of padding gets the weight 0.", "the mask is missing"),
+    ),
+    "state kept in training": Mistake(
+        SCORE, SCORE_RESULT,
+        "self.calls = getattr(self, 'calls', 0) + self.training\n"
+        "        return products.tanh()", "state",
+        ("the module keeps state", "`attention.score.calls`"),
+    ),
+    "runs combined in training": Mistake(
+        SCORE, SCORE_RESULT,
+        "runs = self.training and products.dim() > 3 + (self.heads > 1)\n"
+        "        return (products - products.mean(0) if runs else products).tanh()", "runs",
+        ("of 2 stacked runs is", "the mechanism combines runs"),
     ),
     # other forms of these mistakes, and mistakes of other kinds of mechanisms
     "division by zero": Mistake(
@@ -229,6 +309,52 @@ MISTAKES = {
         "ids=tuple(str(k) for k in range(n)), alignment=np.where(keep[..., 0], 99, -1),",
         "alignment", ("The alignment of sequence 1, target step 1 is 99",),
     ),
+    "ideal forecast with the noise": Mistake(
+        QUIET_TASK, "ideal=np.where(keep, ideal, 0.0)", "ideal=np.where(keep, ideal + noise, 0.0)",
+        "ideal",
+        ("If call 3 of a random generator returns other numbers, the source stays the same",
+         "`ideal` contains noise"),
+    ),
+    "ideal forecast with the noise, and a name of its own for the generator": Mistake(
+        QUIET_TASK.replace("import seqattn", "import seqattn\nfrom numpy.random import default_rng", 1)
+        .replace("np.random.default_rng", "default_rng"),
+        "ideal=np.where(keep, ideal, 0.0)", "ideal=np.where(keep, ideal + noise, 0.0)", "ideal",
+        ("`ideal` contains noise",),
+    ),
+    "ideal forecast with other noise": Mistake(
+        ONE_DRAW_TASK, "ideal=source", "ideal=source + 0.3 * drawn[..., 4:]", "ideal",
+        ("A regression of the targets on `ideal` has the slope 0.9", "contains noise"),
+    ),
+    "ideal forecast times 0.9": Mistake(
+        QUIET_TASK, "ideal=np.where(keep, ideal, 0.0)", "ideal=np.where(keep, 0.9 * ideal, 0.0)",
+        "ideal",
+        ("A regression of the targets on `ideal` has the slope 1.11", "2000 sequences",
+         "`ideal` is scaled"),
+    ),
+    "ideal forecast plus 0.1": Mistake(
+        QUIET_TASK, "ideal=np.where(keep, ideal, 0.0)", "ideal=np.where(keep, ideal + 0.1, 0.0)",
+        "ideal", ("The targets minus `ideal` have the mean -0.0", "instead of 0"),
+    ),
+    "ideal forecast without a term": Mistake(
+        QUIET_TASK, "ideal=np.where(keep, ideal, 0.0)",
+        "ideal=np.where(keep, source[:, :-1], 0.0)", "ideal",
+        ("is correlated with the source at step", "leaves out a part of the target"),
+    ),
+    "alignment of the next step": Mistake(
+        COPY_TASK, "alignment=steps", "alignment=np.where(steps < lengths[:, None] - 1, steps + 1, -1)", "alignment",
+        ("on the source steps of the alignment -1 has the mean squared error 0.0",
+         "The alignment may be off by one"), state="warning",
+    ),
+    "alignment of the previous step": Mistake(
+        COPY_TASK, "alignment=steps", "alignment=steps - 1", "alignment",
+        ("on the source steps of the alignment +1 has the mean squared error 0.0",),
+        state="warning",
+    ),
+    "metric that counts padding as an error of 0": Mistake(
+        METRIC, "np.nanmedian(np.abs(forecast - target))",
+        "np.abs(np.nan_to_num(forecast) - np.nan_to_num(target)).mean()", "metric",
+        ("with 5 more steps of padding: it counts padding",),
+    ),
     "metric that reads padding": Mistake(
         METRIC, "np.nanmedian", "np.median", "metric", ("The metric is nan", "it reads padding"),
     ),
@@ -244,6 +370,6 @@ MISTAKES = {
 """Mistakes by name."""
 CORRECT = {
     "normalizer": NORMALIZER, "location": LOCATION, "metric": METRIC, "check": DOCTOR_CHECK,
-    "task": TASK,
+    "task": TASK, "task without a key": QUIET_TASK, "task with an alignment": COPY_TASK,
 }  # fmt: skip
 """Plugins without a mistake by kind; the other kinds are checked from `examples/plugins`."""

@@ -15,6 +15,7 @@ from seqattn.experiments.contract.forecast_checks import (
 from seqattn.experiments.contract.gradient_checks import check_gradients, check_runs
 from seqattn.experiments.contract.mechanisms import MechanismReport, check_mechanism
 from seqattn.experiments.contract.plugin import check_plugin
+from seqattn.experiments.contract.repeated_checks import check_long, check_modes
 from seqattn.experiments.contract.result import (
     CheckFailedError,
     CheckRow,
@@ -35,7 +36,9 @@ __all__ = [
     "check_decoder_steps",
     "check_finite",
     "check_gradients",
+    "check_long",
     "check_mechanism",
+    "check_modes",
     "check_output_shapes",
     "check_padding",
     "check_plugin",

@@ -31,6 +31,10 @@ SOURCE_DIM, TARGET_DIM = 17, 13
 FEATURES = FeatureSpec(SOURCE_DIM, TARGET_DIM, (1, -1, 0, 5, -1, 16, 3, -1, 2, 4, -1, 7, 6))
 """Features of source and target. The source lacks four target features."""
 LENGTHS = torch.tensor([7, 1, 4])
+LONG_S, LONG_T = 29, 19
+LONG_LENGTHS = torch.tensor([29, 5, 17])
+"""Sizes and lengths of a long case. In a batch, the source of 5 steps is padded to 29 steps, so a
+result that depends on the length of the padded array differs from the result without padding."""
 SKIP_SOURCE_LENGTH = 4
 """Number of valid steps of every source of a model with a linear skip."""
 
@@ -46,17 +50,30 @@ class ContractCase:
         section: the `model` section.
         part: the kind of the mechanism.
         label: a description of the other settings of the model, such as "heads: 2".
+        is_long: whether the sequences have the sizes `LONG_S` and `LONG_T`.
+        in_train_mode: whether the model is in train mode.
+
+    Attributes:
+        S: the number of source steps, padding included.
+        T: the number of target steps.
+        lengths: the number of valid steps of each source.
     """
 
-    def __init__(self, section: Model, part: Part = "model", label: str = "") -> None:
+    def __init__(
+        self, section: Model, part: Part = "model", label: str = "", *,
+        is_long: bool = False, in_train_mode: bool = False,
+    ) -> None:  # fmt: skip
         self.section, self.part, self.label = section, part, label
+        self.in_train_mode = in_train_mode
+        self.S, self.T = (LONG_S, LONG_T) if is_long else (S, T)
         has_skip = getattr(section, "skip", "none") == "linear"
-        self.lengths = torch.full((N,), SKIP_SOURCE_LENGTH) if has_skip else LENGTHS
+        of_case = LONG_LENGTHS if is_long else LENGTHS
+        self.lengths = torch.full((N,), SKIP_SOURCE_LENGTH) if has_skip else of_case
 
     def build(self, seed: int = 1) -> Seq2SeqModel:
         """Build the model in float64. In a model with a linear skip, parameters that start at zero
         get random values, so that they have an effect."""
-        lengths = Lengths(SKIP_SOURCE_LENGTH, T)
+        lengths = Lengths(SKIP_SOURCE_LENGTH, self.T)
         model = build_model(self.section, FEATURES, seed, lengths).double()
         if model.skip is not None:
             rng = torch.Generator().manual_seed(seed)
@@ -64,7 +81,7 @@ class ContractCase:
                 for parameter in model.parameters():
                     if not parameter.any():
                         parameter.uniform_(-0.3, 0.3, generator=rng)
-        return model
+        return model.train(self.in_train_mode)
 
     @cached_property
     def model(self) -> Seq2SeqModel:
@@ -73,6 +90,7 @@ class ContractCase:
     def random_sequences(self, seed: int = 0) -> tuple[Tensor, Tensor]:
         """Return sources (N, S, SOURCE_DIM), with NaN in the padding, and targets
         (N, T, TARGET_DIM)."""
+        S, T = self.S, self.T
         rng = torch.Generator().manual_seed(seed)
         source = torch.randn(N, S, SOURCE_DIM, generator=rng, dtype=torch.float64)
         target = torch.randn(N, T, TARGET_DIM, generator=rng, dtype=torch.float64)
@@ -87,7 +105,7 @@ class ContractCase:
     def free(self) -> ModelOutput:
         """The free-running forecast of the whole batch."""
         with torch.no_grad():
-            return self.model.forecast(self.sequences[0], T, source_lengths=self.lengths)
+            return self.model.forecast(self.sequences[0], self.T, source_lengths=self.lengths)
 
     @cached_property
     def alone(self) -> list[ModelOutput]:
@@ -95,7 +113,7 @@ class ContractCase:
         source, _ = self.sequences
         with torch.no_grad():
             return [
-                self.model.forecast(source[n : n + 1, :length], T)
+                self.model.forecast(source[n : n + 1, :length], self.T)
                 for n, length in enumerate(self.lengths.tolist())
             ]
 
@@ -113,7 +131,7 @@ class ContractCase:
         """Whether training the model requires teacher forcing at every step. This is the case for a
         Transformer."""
         source, target = self.sequences
-        never = torch.zeros(T, dtype=torch.bool)
+        never = torch.zeros(self.T, dtype=torch.bool)
         try:
             with torch.no_grad():
                 self.model(source, target, source_lengths=self.lengths, teacher_forcing=never)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seqattn.experiments.contract.case import TARGET_DIM, ContractCase, N, S, T
+from seqattn.experiments.contract.case import TARGET_DIM, ContractCase, N
 from seqattn.experiments.contract.probes import Probe, probes_of
 from seqattn.experiments.contract.result import (
     CheckFailedError,
@@ -43,14 +43,14 @@ def check_output_shapes(case: ContractCase) -> str:
                 blocks=True,
             )
     shape = tuple(case.free.values.shape)
-    if shape != (N, T, TARGET_DIM):
+    if shape != (N, case.T, TARGET_DIM):
         raise CheckFailedError(
-            f"The forecast has the shape {shape} instead of {(N, T, TARGET_DIM)}, which is"
+            f"The forecast has the shape {shape} instead of {(N, case.T, TARGET_DIM)}, which is"
             " (sequences, target steps, target features).",
             blocks=True,
         )
     for weights in case.free.attention:
-        _check_shape_of_map(weights)
+        _check_shape_of_map(case, weights)
     return "all shapes are as documented"
 
 
@@ -65,7 +65,8 @@ def _shape_mistake(shape: tuple[int, ...], probe: Probe) -> str:
     return "the product or the sum runs over the wrong axis. Count axes from the last axis (-1)."
 
 
-def _check_shape_of_map(found: AttentionMap) -> None:
+def _check_shape_of_map(case: ContractCase, found: AttentionMap) -> None:
+    S, T = case.S, case.T
     sizes = {"cross": (T, S), "encoder_self": (S, S), "decoder_self": (T, T)}[found.kind]
     shape = tuple(found.weights.shape)
     if len(shape) != 4 or (shape[0], *shape[2:]) != (N, *sizes):
@@ -100,7 +101,7 @@ def check_weights(case: ContractCase) -> str:
 
 
 def _check_zero_on_padding(case: ContractCase, found: AttentionMap) -> None:
-    steps = torch.arange(S) >= case.lengths[:, None]
+    steps = torch.arange(case.S) >= case.lengths[:, None]
     outside = torch.zeros(found.weights.shape, dtype=torch.bool)
     if found.kind in ("cross", "encoder_self"):
         outside |= steps[:, None, None, :]
@@ -130,7 +131,7 @@ def _check_sums(case: ContractCase, found: AttentionMap) -> str:
     sums = weights.sum(dim=-1)
     expected = torch.ones_like(sums)
     if found.kind == "encoder_self":  # rows of padding are 0
-        valid = (torch.arange(S) < case.lengths[:, None])[:, None].expand_as(sums)
+        valid = (torch.arange(case.S) < case.lengths[:, None])[:, None].expand_as(sums)
         expected = expected.where(valid, sums)
     if found.meaning == "partial":
         expected = sums.clamp(max=1.0).where(sums > 0, 1.0)
@@ -169,7 +170,10 @@ def _padded_alone(case: ContractCase, n: int) -> Tensor:
     source, _ = case.sequences
     with torch.no_grad():
         output = case.model.forecast(
-            source[n : n + 1], T, source_lengths=case.lengths[n : n + 1], with_attention=False
+            source[n : n + 1],
+            case.T,
+            source_lengths=case.lengths[n : n + 1],
+            with_attention=False,
         )
     return output.values[0]
 
@@ -210,8 +214,8 @@ def _difference_of_weights(case: ContractCase) -> Difference | None:
     for n, (alone, length) in enumerate(zip(case.alone, case.lengths.tolist(), strict=True)):
         for one, both in zip(alone.attention, case.free.attention, strict=True):
             assert (one.kind, one.layer, one.meaning) == (both.kind, both.layer, both.meaning)
-            rows = length if both.kind == "encoder_self" else T
-            columns = T if both.kind == "decoder_self" else length
+            rows = length if both.kind == "encoder_self" else case.T
+            columns = case.T if both.kind == "decoder_self" else length
             difference = tensor_difference(both.weights[n, :, :rows, :columns], one.weights[0])
             if not difference.is_equal:
                 return difference
@@ -240,7 +244,10 @@ def _padding_mistake(case: ContractCase) -> str:
     """Return the likely reason why padding has an effect. The probes help to find this reason."""
     leak = _leak(case)
     if leak is None:
-        return "the mechanism reads steps after the last valid step."
+        return (
+            "the values in the padding have no effect, but their number has. The mechanism reads"
+            " the length of the array. Count valid steps with `keep` or `source_lengths`."
+        )
     probe, effect = leak
     number = f"`{probe.name}` changes by {size_of(effect)} at a valid step if only padding changes"
     remedy = {

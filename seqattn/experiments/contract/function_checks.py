@@ -53,6 +53,14 @@ def check_metric(name: str) -> str:
         raise CheckFailedError(
             f"The metric is {value:.6g} and then {again:.6g} for the same arguments."
         )
+    more = ((0, 0), (0, T), (0, 0))
+    padded = metric(*(np.pad(each, more, constant_values=math.nan) for each in (forecast, target)))
+    if not math.isclose(padded, value, rel_tol=1e-9, abs_tol=1e-12):
+        raise CheckFailedError(
+            f"The metric is {value:.6g}, and {padded:.6g} with {T} more steps of padding: it counts"
+            " padding, for example as an error of 0. Leave out the cells in which the target is"
+            " NaN."
+        )
     return f"{float(value):.4g} for random forecasts"
 
 

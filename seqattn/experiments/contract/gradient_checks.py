@@ -157,7 +157,7 @@ def check_gradients(case: ContractCase) -> str:
             " differences."
         )
     worst = 0.0
-    model = case.build()
+    model = case.build().train()
     for probe in probes_of(case, model) if case.part != "model" else ():
         inputs = {name: tensor.clone().requires_grad_() for name, tensor in probe.inputs.items()}
         with torch.no_grad():
@@ -169,8 +169,8 @@ def check_gradients(case: ContractCase) -> str:
         test = GradientTest.of(lambda p=probe, u=upstream, x=inputs: (p(x) * u).sum(), reached)  # type: ignore[misc]
         worst = max(worst, *(test.check(name) for name in test.tensors))
     source, target = case.random_sequences(2)
-    always = torch.ones(T, dtype=torch.bool)
-    upstream = _random(13, (N, T, TARGET_DIM))
+    always = torch.ones(case.T, dtype=torch.bool)
+    upstream = _random(13, (N, case.T, TARGET_DIM))
 
     def forecast() -> Tensor:
         output = model(source, target, source_lengths=case.lengths, teacher_forcing=always,
@@ -196,10 +196,10 @@ def check_gradients(case: ContractCase) -> str:
 def _check_that_samples_have_gradients(case: ContractCase) -> None:
     """Check that the score, if it has parameters, gets a gradient in a training step with sampled
     positions."""
-    stack = StackedParams([case.build()])
+    stack = StackedParams([case.build().train()])
     source, target = case.random_sequences(2)
     AutogradLoss(stack.model, stack).value_and_grad(
-        Batch(source, target, case.lengths), torch.ones(T, dtype=torch.bool),
+        Batch(source, target, case.lengths), torch.ones(case.T, dtype=torch.bool),
         StepRNG([1], 0, 0, stack.weights),
     )  # fmt: skip
     gradients = stack.as_named(stack.gradient)
@@ -257,7 +257,7 @@ def _compare_runs(case: ContractCase, lengths: Tensor | None) -> float:
     if case.forces_every_step:
         forcing = torch.ones(RUNS, N, T, dtype=torch.bool)
     seeds = [4, 9]
-    stack = StackedParams([case.build(seed) for seed in seeds])
+    stack = StackedParams([case.build(seed).train() for seed in seeds])
     batch = Batch(source, target, lengths, keep)
     try:
         losses = AutogradLoss(stack.model, stack).value_and_grad(
@@ -272,7 +272,7 @@ def _compare_runs(case: ContractCase, lengths: Tensor | None) -> float:
         ) from error
     together, worst = stack.gradient.clone(), 0.0
     for k, seed in enumerate(seeds):
-        alone = StackedParams([case.build(seed)])
+        alone = StackedParams([case.build(seed).train()])
         batch = Batch(source[k], target[k], None if lengths is None else lengths[k], keep[k])
         loss = AutogradLoss(alone.model, alone).value_and_grad(
             batch, forcing[k], StepRNG([seed], 2, 3, alone.weights)

@@ -13,6 +13,7 @@ from seqattn.errors import ConfigError, SeqattnError, counted
 from seqattn.experiments.contract import (
     forecast_checks,
     gradient_checks,
+    repeated_checks,
     state_checks,
     step_checks,
     training_checks,
@@ -57,11 +58,13 @@ class ContractCheck:
         name: the name of the check.
         function: the check, which takes a case and the config of the case.
         only_first: whether the check runs on the first combination only.
+        repeats: whether the check repeats other checks. It does not apply after a failed check.
     """
 
     name: str
     function: Callable[[ContractCase, Config], str]
     only_first: bool = False
+    repeats: bool = False
 
 
 CHECKS = (
@@ -76,6 +79,10 @@ CHECKS = (
     ContractCheck("steps", lambda case, _: step_checks.check_decoder_steps(case)),
     ContractCheck("runs", lambda case, _: gradient_checks.check_runs(case)),
     ContractCheck("gradients", lambda case, _: gradient_checks.check_gradients(case)),
+    ContractCheck("modes", lambda case, _: repeated_checks.check_modes(case), repeats=True),
+    ContractCheck(
+        "long", lambda case, _: repeated_checks.check_long(case), only_first=True, repeats=True
+    ),
     ContractCheck("scale", lambda case, _: state_checks.check_scale(case), only_first=True),
     ContractCheck(
         "resume", lambda case, config: training_checks.check_resume(config), only_first=True
@@ -237,15 +244,16 @@ def _check_case(
 ) -> Iterator[tuple[str, CheckRow]]:
     """Yield the name and the row of each check of a combination. After a mistake that blocks other
     checks, the remaining checks are not applicable."""
-    blocked = ""
+    blocked = failed = ""
     for check in CHECKS:
         if check.only_first and not is_first:
             continue
-        if blocked:
-            yield check.name, CheckRow(check.name, "not applicable", f"see the check {blocked}.")
+        if before := blocked or (failed if check.repeats else ""):
+            yield check.name, CheckRow(check.name, "not applicable", f"see the check {before}.")
             continue
         row, blocks = run_check(check.name, lambda c=check: c.function(case, config), file)  # type: ignore[misc]
         blocked = check.name if blocks else ""
+        failed = failed or (check.name if row.state == "failed" else "")
         yield check.name, row
 
 

@@ -10,7 +10,12 @@ import torch
 
 from seqattn.config import Config, extension, load_plugin, resolve
 from seqattn.errors import UsageError
-from seqattn.experiments.contract import function_checks, task_checks, training_checks
+from seqattn.experiments.contract import (
+    function_checks,
+    ideal_checks,
+    task_checks,
+    training_checks,
+)
 from seqattn.experiments.contract.case import Part
 from seqattn.experiments.contract.mechanisms import MechanismReport, check_mechanism, run_check
 from seqattn.experiments.contract.result import CheckRow
@@ -21,7 +26,7 @@ TASK_CHECKS: dict[str, Callable[[Config], str]] = {
     "prefix": task_checks.check_prefix,
     "values": task_checks.check_task_values,
     "alignment": task_checks.check_alignment,
-    "ideal": task_checks.check_ideal,
+    "ideal": ideal_checks.check_ideal,
     "resume": training_checks.check_resume,
 }
 """The checks of tasks, in the order of execution."""

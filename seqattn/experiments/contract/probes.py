@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from seqattn.experiments.contract.case import LENGTHS, SOURCE_DIM, TARGET_DIM, ContractCase, N, S, T
+from seqattn.experiments.contract.case import SOURCE_DIM, TARGET_DIM, ContractCase, N
 from seqattn.experiments.contract.result import Difference, tensor_difference
 from seqattn.models import RecurrentModel, Seq2SeqModel
 from seqattn.models.attention import Location, Normalizer, Score
@@ -117,13 +117,13 @@ def probes_of(case: ContractCase, model: Seq2SeqModel | None = None) -> list[Pro
     match case.part:
         case "score":
             assert isinstance(module, Score) and isinstance(model, RecurrentModel)
-            return _probes_of_score(module, model.hidden)
+            return _probes_of_score(module, case, model.hidden)
         case "normalizer":
             assert isinstance(module, Normalizer)
-            return [_probe_of_normalizer(module, case.attention_of(model).heads)]
+            return [_probe_of_normalizer(module, case, case.attention_of(model).heads)]
         case "location":
             assert isinstance(module, Location) and isinstance(model, RecurrentModel)
-            return [_probe_of_location(module, model)]
+            return [_probe_of_location(module, case, model)]
         case "cell":
             assert isinstance(module, Cell)
             return _probes_of_cell(module, case)
@@ -136,16 +136,17 @@ def _random(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=rng, dtype=torch.float64)
 
 
-def _valid_steps(lengths: Tensor) -> Tensor:
-    return torch.arange(S) < lengths[:, None]
+def _valid_steps(case: ContractCase) -> Tensor:
+    return torch.arange(case.S) < case.lengths[:, None]
 
 
 def _heads(heads: int) -> tuple[int, ...]:
     return () if heads == 1 else (heads,)
 
 
-def _probes_of_score(score: Score, hidden: int) -> list[Probe]:
-    valid, heads = _valid_steps(LENGTHS), _heads(score.heads)
+def _probes_of_score(score: Score, case: ContractCase, hidden: int) -> list[Probe]:
+    S, T = case.S, case.T
+    valid, heads = _valid_steps(case), _heads(score.heads)
     axes = ("sequence", *("head" for _ in heads))
     states = {"encoded": _random(1, N, S, hidden)}
     outside = {"encoded": ~valid[..., None]}
@@ -162,8 +163,9 @@ def _probes_of_score(score: Score, hidden: int) -> list[Probe]:
     return [keys, scores]
 
 
-def _probe_of_normalizer(normalizer: Normalizer, A: int) -> Probe:
-    valid, heads = _valid_steps(LENGTHS), _heads(A)
+def _probe_of_normalizer(normalizer: Normalizer, case: ContractCase, A: int) -> Probe:
+    S, T = case.S, case.T
+    valid, heads = _valid_steps(case), _heads(A)
     keep = valid.view(N, *[1] * len(heads), S)
     return Probe(
         "normalize", normalizer,
@@ -174,9 +176,10 @@ def _probe_of_normalizer(normalizer: Normalizer, A: int) -> Probe:
     )  # fmt: skip
 
 
-def _probe_of_location(location: Location, model: RecurrentModel) -> Probe:
+def _probe_of_location(location: Location, case: ContractCase, model: RecurrentModel) -> Probe:
+    S, T = case.S, case.T
     attention = ContractCase.attention_of(model)
-    valid, heads = _valid_steps(LENGTHS), _heads(attention.heads)
+    valid, heads = _valid_steps(case), _heads(attention.heads)
     keep, normalizer = valid.view(N, *[1] * len(heads), S), attention.normalizer
     return Probe(
         "attention_weights", location,
@@ -191,7 +194,7 @@ def _probe_of_location(location: Location, model: RecurrentModel) -> Probe:
 
 
 def _probes_of_cell(cell: Cell, case: ContractCase) -> list[Probe]:
-    valid = _valid_steps(case.lengths)
+    S, valid = case.S, _valid_steps(case)
     inputs = {"inputs": _random(4, N, S, cell.weight_ih.shape[-1])}
     outside = {"inputs": ~valid[..., None]}
     W = cell.hidden * cell.num_state_tensors
@@ -207,7 +210,7 @@ def _probes_of_cell(cell: Cell, case: ContractCase) -> list[Probe]:
 
 
 def _probe_of_model(model: Seq2SeqModel, case: ContractCase) -> Probe:
-    valid = _valid_steps(case.lengths)
+    S, T, valid = case.S, case.T, _valid_steps(case)
     return Probe(
         "forecast", model,
         lambda x: model.forecast(

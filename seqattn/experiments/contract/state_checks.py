@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config.knobs import AttentionKnobs
-from seqattn.experiments.contract.case import ContractCase, N, T
+from seqattn.experiments.contract.case import ContractCase, N
 from seqattn.experiments.contract.probes import Probe, probes_of
 from seqattn.experiments.contract.result import (
     CheckFailedError,
@@ -20,6 +20,7 @@ from seqattn.experiments.contract.result import (
 )
 from seqattn.models.attention.scores import build_score
 from seqattn.models.layers import init_parameters
+from seqattn.training.stacked_params import train_mode
 
 MAX_INPUT = 1e3
 WIDTHS = (16, 256)
@@ -66,7 +67,8 @@ def check_checkpoint(case: ContractCase) -> str:
     other.load_state_dict(one.state_dict())
     with torch.no_grad():
         outputs = [
-            model.forecast(source, T, source_lengths=case.lengths).values for model in (one, other)
+            model.forecast(source, case.T, source_lengths=case.lengths).values
+            for model in (one, other)
         ]
     difference = tensor_difference(outputs[1], outputs[0])
     if not difference.is_equal:
@@ -98,15 +100,15 @@ def check_state(case: ContractCase) -> str:
     model = case.build()
     before, attributes = copy.deepcopy(model.state_dict()), _attributes(model)
     (source, target), (other, _) = case.random_sequences(0), case.random_sequences(1)
-    always = torch.ones(T, dtype=torch.bool)
+    always = torch.ones(case.T, dtype=torch.bool)
 
     def forecast(x: Tensor) -> Tensor:
         with torch.no_grad():
-            return model.forecast(x, T, source_lengths=case.lengths).values
+            return model.forecast(x, case.T, source_lengths=case.lengths).values
 
     first = forecast(source)
     forecast(other)
-    with torch.no_grad():
+    with torch.no_grad(), train_mode(model):
         model(other, target, source_lengths=case.lengths, teacher_forcing=always)
     difference = tensor_difference(forecast(source), first)
     stored = _changed(attributes, _attributes(model))
@@ -188,7 +190,7 @@ def check_finite(case: ContractCase) -> str:
         source, _ = case.random_sequences()
         with torch.no_grad():
             values = model.forecast(
-                (source * size).float(), T, source_lengths=case.lengths, with_attention=False
+                (source * size).float(), case.T, source_lengths=case.lengths, with_attention=False
             ).values
         if not values.isfinite().all():
             index = tuple(int(i) for i in (~values.isfinite()).nonzero()[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from seqattn.experiments.contract.case import ContractCase, N, T
+from seqattn.experiments.contract.case import ContractCase, N
 from seqattn.experiments.contract.forecast_checks import size_of
 from seqattn.experiments.contract.probes import probes_of
 from seqattn.experiments.contract.result import CheckFailedError, largest, tensor_difference
@@ -35,7 +35,7 @@ def check_decoder_steps(case: ContractCase) -> str:
 def _check_lengths_of_forecasts(case: ContractCase) -> float:
     """Compare the forecast with a shorter forecast, and with a forecast without weights. Return the
     largest difference."""
-    source, _ = case.sequences
+    source, T = case.sequences[0], case.T
     with torch.no_grad():
         blind = case.model.forecast(source, T, source_lengths=case.lengths, with_attention=False)
         shorter = case.model.forecast(source, T - 1, source_lengths=case.lengths)
@@ -59,7 +59,7 @@ def _check_lengths_of_forecasts(case: ContractCase) -> float:
 
 def _check_forcing(case: ContractCase) -> float:
     """Compare free running with teacher forcing, and return the largest difference."""
-    source, target = case.sequences
+    (source, target), T = case.sequences, case.T
     always = torch.ones(T, dtype=torch.bool)
 
     def run(inputs: Tensor, teacher_forcing: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def _check_forcing(case: ContractCase) -> float:
 
 
 def _check_single_steps(case: ContractCase, model: RecurrentModel) -> float:
-    source, target = case.sequences
+    (source, target), T = case.sequences, case.T
     always, worst = torch.ones(T, dtype=torch.bool), 0.0
     with torch.no_grad():
         whole = model(source, target, source_lengths=case.lengths, teacher_forcing=always)
