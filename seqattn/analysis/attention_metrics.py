@@ -21,7 +21,9 @@ class AttentionMetrics:
 
     Attributes:
         accuracy: (L, A), the share of the aligned target steps at which the true source step has
-            the largest weight; None if there are no aligned target steps.
+            the largest weight. A true source step whose weight is equal to the weights of k - 1
+            other source steps counts as 1/k; see `largest_weight_shares`. The value is None if
+            there are no aligned target steps.
         mass: (L, A), the mean weight of the true source step over the aligned target steps; None if
             there are no aligned target steps.
         entropy_bits: (L, A), the mean entropy of the weights at a target step, in bits; None if the
@@ -96,7 +98,7 @@ class AttentionMetricsAccumulator:
                 not sum to 1, their entropy is undefined.
         """
         self.is_distribution = is_distribution
-        self.correct: Any = 0.0
+        self.at_true: Any = 0.0
         self.mass: Any = 0.0
         self.entropy: Any = 0.0
         self.relative_entropy: Any = 0.0
@@ -120,9 +122,9 @@ class AttentionMetricsAccumulator:
                 has none; None if the alignment is unknown.
         """
         *_, S = weights.shape
-        is_padding = np.arange(S) >= source_lengths[:, None]
+        is_padding = (np.arange(S) >= source_lengths[:, None])[:, None, None, None]
         if is_padding.any():
-            sums = np.where(is_padding[:, None, None, None], weights, 0).sum(axis=-1)
+            sums = np.where(is_padding, weights, 0).sum(axis=-1)
             largest = float((sums * target_keep[:, None, None]).max())
             self.padding_mass = max(self.padding_mass, largest)
         self.steps += int(target_keep.sum())
@@ -141,13 +143,16 @@ class AttentionMetricsAccumulator:
         if alignment is not None:
             has_alignment = (alignment >= 0) & target_keep
             true_steps = np.maximum(alignment, 0)[:, None, None, :, None]
-            true_weights = np.take_along_axis(weights, true_steps, axis=-1)[..., 0]
-            # The largest weight of a row is 0 if all its weights are 0.
-            correct = (weights.argmax(axis=-1) == true_steps[..., 0]) & (true_weights != 0)
-            selected = has_alignment[:, None, None]
-            mass = np.where(selected, true_weights, 0)
-            self.mass = self.mass + mass.sum(axis=(0, -1), dtype=np.float64)
-            self.correct = self.correct + (correct & selected).sum(axis=(0, -1))
+            shares = largest_weight_shares(np.where(is_padding, 0, weights))
+            mass, at_true = (
+                np.where(
+                    has_alignment[:, None, None],
+                    np.take_along_axis(each, true_steps, axis=-1)[..., 0],
+                    0,
+                ).sum(axis=(0, -1), dtype=np.float64)
+                for each in (weights, shares)
+            )
+            self.mass, self.at_true = self.mass + mass, self.at_true + at_true
             self.aligned += int(has_alignment.sum())
 
     def result(self) -> AttentionMetrics:
@@ -158,7 +163,7 @@ class AttentionMetricsAccumulator:
 
         entropies = self.is_distribution
         return AttentionMetrics(
-            accuracy=mean(self.correct, self.aligned),
+            accuracy=mean(self.at_true, self.aligned),
             mass=mean(self.mass, self.aligned),
             entropy_bits=mean(self.entropy, self.steps) if entropies else None,
             entropy_share=mean(self.relative_entropy, self.relative_steps) if entropies else None,
@@ -169,17 +174,20 @@ class AttentionMetricsAccumulator:
 
 
 def largest_weight_shares(weights: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return how often each source step has the largest weight at each target step.
+    """Return where the largest weight of each row is. Equal largest weights share the row.
+
+    Two weights are equal if they are the same floating-point number, without a tolerance. With
+    equal weights for all S source steps, each source step has the share 1/S. The largest weight
+    cannot be at padding, and a row whose weights are all 0 has no largest weight.
 
     Args:
-        weights: (N, T, S), the weights of N sequences with equal lengths, without padding.
+        weights: (..., S), non-negative weights, with 0 or NaN at padding.
 
     Returns:
-        For each target step and each source step, the share of the N sequences in which this source
-        step has the largest weight, (T, S). Each row sums to 1. If several weights are equally
-        large, the first of these weights counts as the largest.
+        (..., S): 1/k for each of the k source steps with the largest weight of a row, and 0 for
+        the other source steps.
     """
-    N, _, S = weights.shape
-    largest = weights.argmax(axis=-1)
-    shares: NDArray[np.float64] = (largest[..., None] == np.arange(S)).sum(axis=0) / N
+    known = np.nan_to_num(weights, nan=0.0)
+    is_largest = (known == known.max(axis=-1, keepdims=True)) & (known > 0)
+    shares: NDArray[np.float64] = is_largest / np.maximum(is_largest.sum(axis=-1, keepdims=True), 1)
     return shares

@@ -124,7 +124,8 @@ def _cell(weight: float, darkest: float, blocks: str, width: int) -> str:
 def print_largest_weights(
     weights: Mapping[str, Any], titles: list[str], layer: int | None, head: int | None
 ) -> None:
-    """Print how often each source step has the largest weight at each target step.
+    """Print how often each source step has the largest weight at each target step. Equal largest
+    weights of a sequence share this sequence.
 
     The function prints nothing if the sequences have different lengths, if the weights are signed,
     or if there are more than `MAX_NUMBERED_COLUMNS` columns.
@@ -141,8 +142,7 @@ def print_largest_weights(
             show(f"  {layer_and_head}")
         show(f"  {'weight of':<13}" + "".join(f"{panels[k].first_column + c + 1:>9}"
                                           for c in range(columns)))  # fmt: skip
-        for r, row in enumerate(largest_weight_shares(
-            np.stack([panel.weights for panel in panels[k::panels_each]])
-        )):  # fmt: skip
+        of_head = np.stack([panel.weights for panel in panels[k::panels_each]])
+        for r, row in enumerate(largest_weight_shares(of_head).mean(axis=0)):
             shares = "".join(f"{share:9.0%}" for share in row)
             show(f"  {_row_name(panels[k], r):<13}{shares}")

@@ -4298,7 +4298,11 @@ ${text2}
   var moved = (one, other) => formatNumber(largestChange(one, other), 2);
   var error = (forecast, { state: { truth } }, scale) => meanSquaredError(forecast, truth, scale);
   var truthOf = ({ state: { truth } }) => truth?.some((row) => row.some(Number.isFinite)) ?? false;
-  var indexOfLargest = (row) => row.reduce((best, weight, k) => Math.abs(weight) > Math.abs(row[best]) ? k : best, 0);
+  function indicesOfLargest(row) {
+    const sizes = row.map((weight) => Math.abs(weight) || 0);
+    const largest = Math.max(...sizes);
+    return sizes.flatMap((size, k) => size === largest ? [k] : []);
+  }
   function afterMove(scene, before2, { data } = { data: null }) {
     const { shown: [{ own: { forecast } }], state: { point } } = scene;
     const meaning = shareOfRange(scene, forecast, before2) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast.";
@@ -4316,15 +4320,16 @@ ${text2}
       return `${name} is ${values.join(", ")}. The model computed it from nothing but that one list of numbers and its own previous forecast points.`;
     }
     if (isForced(scene, state.step)) return `You forced the weights of ${pointNames3(state).row(state.step)}, so they do not show where the model looks. The button Own weights again gives it its [own weights] back.`;
-    const largest = indexOfLargest(row);
-    if (attention === "strength") return `${name} reads source point ${largest + 1} most strongly: ${formatValue(row[largest], 1)}.`;
-    const share = shareText(row, row[largest]);
+    const most = indicesOfLargest(row);
+    const points2 = most.length > 1 ? `${most.length} source points` : `source point ${most[0] + 1}`;
+    if (attention === "strength") return `${name} reads ${points2} most strongly: ${most.map((k) => formatValue(row[k], 1)).join(", ")}.`;
+    const share = shareText(row, row[most[0]]);
     const needed = state.kind === "cross" && alignment[state.step] >= 0 ? alignment[state.step] : null;
-    const hint = needed === null ? "" : needed === largest ? ` The truth depends on that point: it has the orange frame.` : ` The truth depends on point ${needed + 1}: it has the orange frame.`;
+    const hint = needed === null ? "" : ` The truth depends on ${most.join() === String(needed) ? "that point" : `point ${needed + 1}`}: it has the orange frame.`;
     const forced = rows.some((_, step) => isForced(scene, step));
-    const isEach = !forced && rows.length > 1 && rows.every(isUneven) && new Set(rows.map(indexOfLargest)).size === rows.length;
+    const isEach = !forced && rows.length > 1 && rows.every(isUneven) && new Set(rows.flatMap(indicesOfLargest)).size === rows.flatMap(indicesOfLargest).length;
     const others = forced ? " You forced the weights of another forecast point, which may change these." : isEach ? " No two forecast points look most at the same source point." : "";
-    return `${name} gives source point ${largest + 1} the largest weight, ${row[largest].toFixed(3)} of 1. ${share}${hint}${others}`;
+    return `${name} gives ${points2} the largest weight, ${row[most[0]].toFixed(3)} of 1. ${share}${hint}${others}`;
   }
   var isUneven = (row) => row.length > 1 && Math.max(...row) > 1.2 / row.length;
   function shareText(row, largest) {
@@ -4358,20 +4363,22 @@ ${text2}
   }
   function closest(scene) {
     const [{ scale }] = scene.shown;
-    const losses = scene.shown.map(({ answer }) => error(answer.forecast, scene, scale));
-    return losses.some((loss) => loss === null) ? null : indexOfLargest(losses.map((loss) => 1 / (loss + 1e-300)));
+    const losses = scene.shown.map(({ answer }) => error(answer.forecast, scene, scale) ?? NaN);
+    const least = Math.min(...losses);
+    return losses.flatMap((loss, k) => loss === least ? [k] : []);
   }
-  function afterPlain(scene, counts = []) {
+  function afterPlain(scene, seen = []) {
     const [{ name: firstName, scale }] = scene.shown;
     const units = hasOwnScales(scene.shown) ? ` (all in the scaled units of ${firstName})` : "";
     const best = closest(scene);
-    if (best === null) {
+    if (best.length === 0) {
       const [first, second] = scene.shown;
       return `The two forecasts are up to ${moved(first.answer.forecast, second.answer.forecast)} apart. The truth of a changed source is unknown; choose a sequence again to see the errors.`;
     }
     const errors = scene.shown.map(({ name, answer }) => `${name} ${formatNumber(error(answer.forecast, scene, scale), 2)}`);
-    const total = counts.reduce((sum, count) => sum + count, 0);
-    const score = total > 1 ? `Closest to the truth in the ${total} sequences that you have seen: ${scene.shown.map(({ name }, k) => `${name} in ${counts[k]}`).join(", ")}.` : `So ${scene.shown[best].name} is closer to the truth here.`;
+    const ties = seen.filter(({ length }) => length > 1).length;
+    const counts = scene.shown.map(({ name }, k) => `${name} in ${seen.filter(({ length, 0: only }) => length === 1 && only === k).length}`);
+    const score = seen.length > 1 ? `Closest to the truth in the ${seen.length} sequences that you have seen: ${counts.join(", ")}${ties > 0 ? `; in ${ties}, equally close` : ""}.` : best.length > 1 ? `So ${best.map((k) => scene.shown[k].name).join(" and ")} are equally close to the truth here.` : `So ${scene.shown[best[0]].name} is closer to the truth here.`;
     return `[Mean squared error|mean squared error] of this sequence${units}: ${errors.join(", ")}. ${score}`;
   }
 
@@ -4447,7 +4454,7 @@ ${text2}
     resultText = "";
     /** Whether the reader pressed a button of the step, and so waits for its result. */
     isAwaited = false;
-    /** The index of the closest model in each sequence that the last step has shown. */
+    /** The closest models of each sequence that the last step has shown; see `closest`. */
     winners = /* @__PURE__ */ new Map();
     button(id, name, act) {
       const button = textElement("button", name);
@@ -4693,12 +4700,12 @@ ${text2}
       const isMoved = this.isDone || JSON.stringify(scene.state.source) !== JSON.stringify(start.source);
       return isMoved ? afterMove(scene, start.forecast, this.facts) : null;
     }
-    /** Return in how many of the sequences that this step has shown each model was closest to the truth. */
+    /** Return the closest models of each sequence that this step has shown. */
     count(scene) {
       const best = closest(scene);
       const { example, force, isChanged } = scene.state;
-      if (best !== null && example !== null && !isChanged && force.size === 0) this.winners.set(example, best);
-      return scene.shown.map((_, k) => [...this.winners.values()].filter((winner) => winner === k).length);
+      if (best.length > 0 && example !== null && !isChanged && force.size === 0) this.winners.set(example, best);
+      return [...this.winners.values()];
     }
   };
 

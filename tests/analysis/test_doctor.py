@@ -293,6 +293,19 @@ def test_stuck_at_the_end_of_sources_of_several_lengths() -> None:
     assert CHECK_NAMES[3] in found(seen)
 
 
+def test_equal_largest_weights_share_a_step() -> None:
+    weights = np.full((N, 1, 1, T, S), 0.05)
+    weights[..., 1:3] = 0.425
+    seen = seen_with(weights, alignment=np.full((N, T), 2))
+    findings = {finding.name: finding for finding in doctor.examine(seen)}
+    for name, number in (
+        (CHECK_NAMES[3], "50% of the steps have their largest weight at one place"),
+        (CHECK_NAMES[4], "50% of the steps have their largest weight next to the true source step,"
+                         " 50% at it"),
+    ):  # fmt: skip
+        assert (findings[name].state, findings[name].number) == ("fine", number)
+
+
 def test_the_command_says_it(seqattn: Callable[..., Ended]) -> None:
     small = ["configs", "--set", "training.epochs=2", "--set", "data.n_train=64", "-q",
              "--plots", "none"]  # fmt: skip

@@ -138,7 +138,7 @@ def test_looks_by_hand() -> None:
     metrics = accumulator.result()
     assert metrics.steps == metrics.aligned == 3
     assert metrics.accuracy is not None
-    assert metrics.accuracy.tolist() == [[1 / 3]]
+    assert metrics.accuracy.tolist() == [[(1 + 0 + 1 / 2) / 3]]  # the last step has two largest
     assert metrics.mass is not None
     assert metrics.mass == pytest.approx(np.array([[(0.5 + 0.0 + 0.5) / 3]]))
     assert metrics.entropy_bits == pytest.approx(np.array([[(1.5 + 0 + 1) / 3]]))

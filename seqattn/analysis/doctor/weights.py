@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.analysis.attention_metrics import largest_weight_shares
 from seqattn.analysis.doctor.check import UndecidableError, Verdict, define_check
 from seqattn.analysis.doctor.collect import Evidence
 
@@ -80,23 +80,27 @@ def stuck_on_one_step(evidence: Evidence) -> Verdict:
 
 
 def _most_common_position(rows: NDArray[np.float32]) -> tuple[float, str]:
-    """Return the source position that most often has the largest weight.
+    """Return the source position that most often has the largest weight. Equal largest weights
+    share their step.
 
     Args:
-        rows: (n, S), the weights of n target steps.
+        rows: (n, S), the weights of n target steps, with NaN at padding.
 
     Returns:
         The share of the n target steps with the largest weight at this position, and the name of
         the position.
     """
-    positions = np.nanargmax(rows, axis=1)
+    n, S = rows.shape
+    shares = largest_weight_shares(rows)
     # The positions are also counted from the end, because the last points of sources with different
     # lengths have different indices.
-    from_end = np.isfinite(rows).sum(axis=1) - positions
-    ((position, count),) = Counter(positions.tolist()).most_common(1)
-    ((distance, count_from_end),) = Counter(from_end.tolist()).most_common(1)
+    from_end = np.maximum(np.isfinite(rows).sum(axis=1, keepdims=True) - np.arange(S), 0)
+    counts = shares.sum(axis=0)
+    counts_from_end = np.bincount(from_end.ravel(), shares.ravel())
+    position, distance = int(counts.argmax()), int(counts_from_end.argmax())
+    count, count_from_end = float(counts[position]), float(counts_from_end[distance])
     name = f"source point {position + 1}" if count >= count_from_end else f"{distance} from the end"
-    return max(count, count_from_end) / len(rows), name
+    return max(count, count_from_end) / n, name
 
 
 @define_check("alignment off by one", needs_weights=True)
@@ -111,12 +115,15 @@ def alignment_off_by_one(evidence: Evidence) -> Verdict:
     )  # fmt: skip
     at_true, neighbour = 0.0, (0.0, 0)
     for layer, head in evidence.heads():
-        largest = _largest_positions(weights[:, layer, head])[has_alignment]
-        at_true = max(at_true, float(np.mean(largest == true)))
-        for shift in (-1, 1):
-            inside = (true + shift >= 0) & (true + shift < lengths)
-            shifted = inside & (largest == true + shift)
-            neighbour = max(neighbour, (float(np.mean(shifted)), shift))
+        shares = largest_weight_shares(weights[:, layer, head][has_alignment])
+        for shift in (-1, 0, 1):
+            place = true + shift
+            inside = (place >= 0) & (place < lengths)
+            share = float((shares[inside, place[inside]]).sum() / len(true))
+            if shift:
+                neighbour = max(neighbour, (share, shift))
+            else:
+                at_true = max(at_true, share)
     share, shift = neighbour
     if share <= at_true or share < 0.5:
         return "fine", (
@@ -165,19 +172,15 @@ def _alignment_accuracy(evidence: Evidence) -> float:
     weights, true = evidence.weights, evidence.alignment
     if weights is None or true is None or not (true >= 0).any():
         return 0.0
-    largest = (_largest_positions(weights[:, i, j]) for i, j in evidence.heads())
-    return max(float(np.mean(steps[true >= 0] == true[true >= 0])) for steps in largest)
-
-
-def _largest_positions(weights: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the source position of the largest weight of each row, (N, T). The position is -1 if
-    all weights of the row are 0 or NaN.
-
-    Args:
-        weights: (N, T, S), the weights of a head, with NaN at padding.
-    """
-    known = np.nan_to_num(weights, nan=0.0)
-    return np.where(known.any(axis=-1), known.argmax(axis=-1), -1)
+    places = np.maximum(true, 0)[..., None]
+    return max(
+        float(
+            np.take_along_axis(largest_weight_shares(weights[:, i, j]), places, axis=-1)[
+                true >= 0
+            ].mean()
+        )
+        for i, j in evidence.heads()
+    )
 
 
 @define_check("dead heads", needs_weights=True)

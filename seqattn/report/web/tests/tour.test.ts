@@ -120,6 +120,13 @@ describe("the words after a step have the current numbers", () => {
     expect(seen([1], [1])).toContain("There is no other source point.");
   });
 
+  it("after a look at equal largest weights", () => {
+    const seen = (attention: Facts["attention"], ...rows: number[][]): string => afterLook(scene([], { shown: [shown("a", answer([[1], [2]], rows))], alignment: [0, 1] }), { ...FACTS, attention });
+    expect(seen("distribution", [0.5, 0.5], [0.5, 0.5])).toBe("Forecast point 3 gives 2 source points the largest weight, 0.500 of 1. So it looks everywhere almost alike. The truth depends on point 1: it has the orange frame.");
+    expect(seen("distribution", [0.45, 0.45, 0.1], [0, 0.5, 0.5])).not.toContain("No two");
+    expect(seen("strength", [-0.5, 0.5], [0.5, 0.5])).toBe("Forecast point 3 reads 2 source points most strongly: \u22120.500, 0.500.");
+  });
+
   it("after a look at forced weights", () => {
     const forced = scene([], { shown: [shown("a", answer([[1], [2]], [[1, 0], [0.2, 0.8]]))] });
     forced.state.force.set(1, 0, 0, [1, 0]);
@@ -151,7 +158,9 @@ describe("the words after a step have the current numbers", () => {
   it("with a plain model", () => {
     const both = [answer([[1], [2]]), answer([[1], [4]])].map((each, k) => shown("ab"[k], each));
     expect(afterPlain(scene([], { shown: both }))).toContain("a 0.0, b 2.0. So a is closer to the truth here.");
-    expect(afterPlain(scene([], { shown: both }), [2, 1])).toContain("Closest to the truth in the 3 sequences that you have seen: a in 2, b in 1.");
+    expect(afterPlain(scene([], { shown: both }), [[0], [1], [0]])).toContain("Closest to the truth in the 3 sequences that you have seen: a in 2, b in 1.");
+    expect(afterPlain(scene([], { shown: both }), [[0], [0, 1]])).toContain("in the 2 sequences that you have seen: a in 1, b in 0; in 1, equally close.");
+    expect(afterPlain(scene([], { shown: [both[0], { ...both[0], name: "b" }] }))).toContain("So a and b are equally close to the truth here.");
   });
 });
 

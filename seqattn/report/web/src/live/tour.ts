@@ -75,8 +75,8 @@ export class Tour {
   private resultText = "";
   /** Whether the reader pressed a button of the step, and so waits for its result. */
   private isAwaited = false;
-  /** The index of the closest model in each sequence that the last step has shown. */
-  private readonly winners = new Map<number, number>();
+  /** The closest models of each sequence that the last step has shown; see `closest`. */
+  private readonly winners = new Map<number, number[]>();
 
   constructor(private readonly explorer: LiveExplorer) {
     this.opener = this.button("live-tour-open", "Guided tour", () => { this.open(); });
@@ -343,11 +343,11 @@ export class Tour {
     return isMoved ? afterMove(scene, start.forecast, this.facts) : null;
   }
 
-  /** Return in how many of the sequences that this step has shown each model was closest to the truth. */
-  private count(scene: Scene): number[] {
+  /** Return the closest models of each sequence that this step has shown. */
+  private count(scene: Scene): number[][] {
     const best = closest(scene);
     const { example, force, isChanged } = scene.state;
-    if (best !== null && example !== null && !isChanged && force.size === 0) this.winners.set(example, best);
-    return scene.shown.map((_, k) => [...this.winners.values()].filter((winner) => winner === k).length);
+    if (best.length > 0 && example !== null && !isChanged && force.size === 0) this.winners.set(example, best);
+    return [...this.winners.values()];
   }
 }

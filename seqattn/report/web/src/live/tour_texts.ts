@@ -175,7 +175,12 @@ const error = (forecast: readonly number[][], { state: { truth } }: Scene, scale
 /** Return whether the scene shows a truth. */
 const truthOf = ({ state: { truth } }: Scene): boolean => truth?.some((row) => row.some(Number.isFinite)) ?? false;
 
-const indexOfLargest = (row: readonly number[]): number => row.reduce((best, weight, k) => (Math.abs(weight) > Math.abs(row[best]) ? k : best), 0);
+/** Return the indices of the numbers with the largest absolute value: one, or several equal ones. */
+function indicesOfLargest(row: readonly number[]): number[] {
+  const sizes = row.map((weight) => Math.abs(weight) || 0); // NaN counts as 0
+  const largest = Math.max(...sizes);
+  return sizes.flatMap((size, k) => (size === largest ? [k] : []));
+}
 
 /** Say what the first step shows. */
 export function afterMove(scene: Scene, before: readonly number[][], { data }: Pick<Facts, "data"> = { data: null }): string {
@@ -197,15 +202,16 @@ export function afterLook(scene: Scene, { attention }: Facts): string {
     return `${name} is ${values.join(", ")}. The model computed it from nothing but that one list of numbers and its own previous forecast points.`;
   }
   if (isForced(scene, state.step)) return `You forced the weights of ${pointNames(state).row(state.step)}, so they do not show where the model looks. The button Own weights again gives it its [own weights] back.`;
-  const largest = indexOfLargest(row);
-  if (attention === "strength") return `${name} reads source point ${largest + 1} most strongly: ${formatValue(row[largest], 1)}.`;
-  const share = shareText(row, row[largest]);
+  const most = indicesOfLargest(row);
+  const points = most.length > 1 ? `${most.length} source points` : `source point ${most[0] + 1}`;
+  if (attention === "strength") return `${name} reads ${points} most strongly: ${most.map((k) => formatValue(row[k], 1)).join(", ")}.`;
+  const share = shareText(row, row[most[0]]);
   const needed = state.kind === "cross" && alignment[state.step] >= 0 ? alignment[state.step] : null;
-  const hint = needed === null ? "" : needed === largest ? ` The truth depends on that point: it has the orange frame.` : ` The truth depends on point ${needed + 1}: it has the orange frame.`;
+  const hint = needed === null ? "" : ` The truth depends on ${most.join() === String(needed) ? "that point" : `point ${needed + 1}`}: it has the orange frame.`;
   const forced = rows.some((_, step) => isForced(scene, step));
-  const isEach = !forced && rows.length > 1 && rows.every(isUneven) && new Set(rows.map(indexOfLargest)).size === rows.length;
+  const isEach = !forced && rows.length > 1 && rows.every(isUneven) && new Set(rows.flatMap(indicesOfLargest)).size === rows.flatMap(indicesOfLargest).length;
   const others = forced ? " You forced the weights of another forecast point, which may change these." : isEach ? " No two forecast points look most at the same source point." : "";
-  return `${name} gives source point ${largest + 1} the largest weight, ${row[largest].toFixed(3)} of 1. ${share}${hint}${others}`;
+  return `${name} gives ${points} the largest weight, ${row[most[0]].toFixed(3)} of 1. ${share}${hint}${others}`;
 }
 
 /** Return whether the largest weight of a row is clearly above equal weights. */
@@ -254,29 +260,31 @@ export function afterEpoch(scene: Scene, trained: readonly number[][], best: num
   return `${when}, the [mean squared error] of this sequence is ${formatNumber(then, 2)}; with the trained model (after epoch ${best}) it is ${formatNumber(now, 2)}.${epoch === 0 && then > now ? " All that the model can do, it has learned." : ""}`;
 }
 
-/** Return the index of the shown model that is closest to the truth; null if the truth is unknown. */
-export function closest(scene: Scene): number | null {
+/** Return the indices of the shown models that are closest to the truth: one, or several with equal errors; none if the truth is unknown. */
+export function closest(scene: Scene): number[] {
   const [{ scale }] = scene.shown; // one scale for all, so that the errors can be compared
-  const losses = scene.shown.map(({ answer }) => error(answer.forecast, scene, scale));
-  return losses.some((loss) => loss === null) ? null : indexOfLargest(losses.map((loss) => 1 / (loss! + 1e-300)));
+  const losses = scene.shown.map(({ answer }) => error(answer.forecast, scene, scale) ?? NaN);
+  const least = Math.min(...losses);
+  return losses.flatMap((loss, k) => (loss === least ? [k] : []));
 }
 
 /** Say how the models compare.
  *
- * @param counts - In how many sequences each shown model was closest to the truth.
+ * @param seen - The closest models of each sequence that the reader has seen.
  */
-export function afterPlain(scene: Scene, counts: readonly number[] = []): string {
+export function afterPlain(scene: Scene, seen: readonly (readonly number[])[] = []): string {
   const [{ name: firstName, scale }] = scene.shown;
   const units = hasOwnScales(scene.shown) ? ` (all in the scaled units of ${firstName})` : "";
   const best = closest(scene);
-  if (best === null) {
+  if (best.length === 0) {
     const [first, second] = scene.shown;
     return `The two forecasts are up to ${moved(first.answer.forecast, second.answer.forecast)} apart. The truth of a changed source is unknown; choose a sequence again to see the errors.`;
   }
   const errors = scene.shown.map(({ name, answer }) => `${name} ${formatNumber(error(answer.forecast, scene, scale), 2)}`);
-  const total = counts.reduce((sum, count) => sum + count, 0);
-  const score = total > 1
-    ? `Closest to the truth in the ${total} sequences that you have seen: ${scene.shown.map(({ name }, k) => `${name} in ${counts[k]}`).join(", ")}.`
-    : `So ${scene.shown[best].name} is closer to the truth here.`;
+  const ties = seen.filter(({ length }) => length > 1).length;
+  const counts = scene.shown.map(({ name }, k) => `${name} in ${seen.filter(({ length, 0: only }) => length === 1 && only === k).length}`);
+  const score = seen.length > 1
+    ? `Closest to the truth in the ${seen.length} sequences that you have seen: ${counts.join(", ")}${ties > 0 ? `; in ${ties}, equally close` : ""}.`
+    : best.length > 1 ? `So ${best.map((k) => scene.shown[k].name).join(" and ")} are equally close to the truth here.` : `So ${scene.shown[best[0]].name} is closer to the truth here.`;
   return `[Mean squared error|mean squared error] of this sequence${units}: ${errors.join(", ")}. ${score}`;
 }
