@@ -24,16 +24,17 @@ def config_check(config: ConfigFile, overrides: Overrides = None) -> None:
     from seqattn.config import DEFAULT, Draft, resolve
 
     end_on_closed_pipe()
-    if "compare" in Draft.read(config, overrides or []).content:
+    draft = Draft.read(config, overrides or [])
+    if "compare" in draft.content:
         from seqattn.config.comparing import plan_comparison
 
-        planned = plan_comparison(config, overrides or [])
+        planned = plan_comparison(draft)
         names = ", ".join(variant.name for variant in planned.variants)
         data = ", and new data for each seed" if planned.resample_data else ""
         seeds = counted(len(planned.seeds), "seed")
         show(f"{config}: valid. It compares {names}, with {seeds} each{data}.")
         return
-    resolved = resolve(config, overrides or [])
+    resolved = resolve(draft)
     count = sum(origin != DEFAULT for origin in resolved.origins.values())
     show(f"{config}: valid. It sets {count} of {len(resolved.origins)} values; the others are"
          " defaults.")  # fmt: skip

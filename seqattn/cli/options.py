@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
@@ -46,7 +46,8 @@ def _find_config(given: Path | None) -> Path | None:
 
 ConfigFile = Annotated[Path, typer.Argument(
     metavar="CONFIG", callback=_find_config, autocompletion=complete_config,
-    help="Config file in YAML, or name of a shipped config (see seqattn config list).",
+    help="Config file in YAML, name of a shipped config (see seqattn config list), or - for"
+    " standard input.",
 )]  # fmt: skip
 OptionalConfig = Annotated[Path | None, typer.Argument(
     metavar="[CONFIG]", callback=_find_config, autocompletion=complete_config,
@@ -54,7 +55,7 @@ OptionalConfig = Annotated[Path | None, typer.Argument(
 )]  # fmt: skip
 Overrides = Annotated[list[str] | None, typer.Option(
     "--set", metavar="PATH=VALUE", autocompletion=complete_override,
-    help="Override a config key, such as seed=1; repeatable.",
+    help="Override a config key, such as seed=1; repeatable. The last value of a key is used.",
 )]  # fmt: skip
 StepCount = Annotated[int | None, typer.Option(
     "--steps", metavar="N", min=1, max=100_000, help="Number of steps to forecast.",
@@ -66,6 +67,29 @@ Plots = Annotated[Literal["each", "none"] | None, typer.Option(
     "--plots", help="Draw the pictures of each run, or none.",
     show_default="each for a single run, none for many",
 )]  # fmt: skip
+
+
+def with_option(overrides: Sequence[str], option: str, value: Any) -> list[str]:
+    """Return overrides together with the value of an option that has the name of a config key.
+
+    Args:
+        overrides: the values of the option `--set`.
+        option: the name of the option, such as `--seed`.
+        value: the value of the option; None if the option is not given.
+
+    Raises:
+        UsageError: if both the option and `--set` give the value of the key.
+    """
+    key = option.removeprefix("--")
+    if value is None:
+        return list(overrides)
+    for each in overrides:
+        if each.partition("=")[0].strip() == key:
+            raise UsageError(
+                f"--set {each}: has no effect, because {option} {value} sets the same key. Give"
+                " only one of the two."
+            )
+    return [*overrides, f"{key}={json.dumps(value)}"]
 
 
 @dataclass(frozen=True)
@@ -86,8 +110,7 @@ class RunOptions:
     @property
     def changes(self) -> list[str]:
         """All overrides of the config, each in the form `PATH=VALUE`."""
-        name = [f"name={json.dumps(self.name)}"] if self.name is not None else []
-        return [*(self.overrides or []), *name]
+        return with_option(self.overrides or [], "--name", self.name)
 
 
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(

@@ -17,6 +17,7 @@ from seqattn.cli.options import (
     RunOptions,
     WorkerOptions,
     grouped_options,
+    with_option,
 )
 from seqattn.cli.output import ignore_closed_pipe
 from seqattn.cli.progress import show_progress
@@ -51,12 +52,6 @@ class SeedOptions:
         help="Train seeds K to K + N - 1 together, each in a folder NAME/seed-K.",
     )] = None  # fmt: skip
 
-    @property
-    def changes(self) -> list[str]:
-        """A list with the override of the config key `seed`, in the form `PATH=VALUE`; empty if
-        `--seed` is not given."""
-        return [f"seed={self.seed}"] if self.seed is not None else []
-
 
 @dataclass(frozen=True)
 class ExistingRun:
@@ -90,7 +85,7 @@ def train_command(
     """
     from seqattn.config import resolve
 
-    resolved = resolve(config, [*options.changes, *seeds.changes])
+    resolved = resolve(config, with_option(options.changes, "--seed", seeds.seed))
     name, device, many = resolved.config.name, compute.device, seeds.seeds is not None
     folder = options.output_dir / name
     draw = None if many or plots == "none" else _start_drawing_server(folder, existing)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from seqattn.config import Compare, Config, Draft, Generated, Override, as_plain
 from seqattn.config.mistakes import count_mistakes, describe_error
-from seqattn.config.reading import read_yaml_text
+from seqattn.config.reading import read_yaml_list
 from seqattn.errors import ConfigError
 
 NOT_VARIED = {"name": "names the folder and cannot vary",
@@ -23,7 +23,8 @@ NOT_VARIED = {"name": "names the folder and cannot vary",
               "seed": "cannot vary; every variant has the same seeds"}  # fmt: skip
 MAX_RUNS = 100_000
 Grid: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[Any]]
-"""The keys that vary: strings "PATH=A,B,...", or a mapping from dotted path to values."""
+"""The keys that vary: strings "PATH=A,B,..." or "PATH=[A,B,...]", or a mapping from dotted path to
+values."""
 PARTS = ("train", "validation", "test")
 DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
 FILES = frozenset({
@@ -111,7 +112,7 @@ def derive_data_seed(base: int, seed: int, part: str) -> int:
 
 
 def plan_comparison(
-    source: Path | Mapping[str, Any],
+    source: Path | Mapping[str, Any] | Draft,
     overrides: Sequence[Override] = (),
     vary: Grid = (),
     *,
@@ -123,7 +124,8 @@ def plan_comparison(
     replace values in the config.
 
     Args:
-        source: the config file, or a mapping with the same keys.
+        source: the config file, or a mapping with the same keys. A draft already contains its
+            overrides; a pipe can be read only once.
         overrides: changes that apply to all variants; see `Override`.
         vary: the keys that vary, with their values; see `Grid`. Every combination of values is a
             variant. If `vary` is empty, the variants are those of the config.
@@ -146,6 +148,21 @@ def plan_comparison(
     variants, mistakes = _validate_variants(draft, arms)
     generated = any(_is_generated(variant) for variant in variants)
     resampled = compare.resample_data if resample_data is None else resample_data
+    given = {"vary": vary or None, "variants": vary or None, "along": along, "seeds": seeds,
+             "resample_data": resample_data}  # fmt: skip
+    mistakes += [
+        f"{origin}: has no effect, because an option of the command replaces it. Give only one of"
+        " the two."
+        for key, value in given.items()
+        if value is not None
+        for origin in draft.overrides_at(("compare", key))
+    ]
+    changed = [{tuple(key.split(".")) for key in arm.changes} for arm in arms]
+    mistakes += [
+        f"{origin}: has no effect, because every variant sets this key. Give only one of the two."
+        for path, origin in draft.overrides.items()
+        if all(any(path[:length] in keys for length in range(len(path) + 1)) for keys in changed)
+    ]
     mistakes += _check_duplicates(variants)
     mistakes += _check_data_seeds(variants) if resampled else []
     if resample_data and not generated:
@@ -338,8 +355,8 @@ def _parse_section(section: Any, path: str) -> Compare:
 
 
 def _parse_grid(given: Grid, option: str, mistakes: list[str]) -> dict[str, list[Any]]:
-    """Parse the strings `PATH=A,B,...` of the option `--vary` or `--along`. Each value in a string
-    is YAML. If `given` is a mapping, convert it to a dict of lists."""
+    """Parse the strings of the option `--vary` or `--along`; see `Grid` and `read_yaml_list`. If
+    `given` is a mapping, convert it to a dict of lists."""
     if isinstance(given, Mapping):
         return {key: list(values) for key, values in given.items()}
     grid: dict[str, list[Any]] = {}
@@ -354,7 +371,7 @@ def _parse_grid(given: Grid, option: str, mistakes: list[str]) -> dict[str, list
             mistakes.append(f"{option} {key}: is given twice; give all its values at once.")
             continue
         try:
-            values = read_yaml_text(f"[{text}]", f"{option} {setting}").content
+            values = read_yaml_list(text, f"{option} {setting}")
         except ConfigError as error:
             mistakes.append(str(error))
             continue

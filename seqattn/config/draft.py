@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import copy
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -55,11 +56,12 @@ class Resolved:
     origins: Mapping[str, str]
 
 
-def resolve(source: ConfigSource, overrides: Sequence[Override] = ()) -> Resolved:
+def resolve(source: ConfigSource | Draft, overrides: Sequence[Override] = ()) -> Resolved:
     """Read a config, apply overrides, and validate the result.
 
     Args:
-        source: a YAML file or a mapping; None to start from the defaults.
+        source: a YAML file or a mapping; None to start from the defaults. A draft already contains
+            its overrides; a pipe can be read only once.
         overrides: the changed values; see `Override`.
 
     Raises:
@@ -70,8 +72,9 @@ def resolve(source: ConfigSource, overrides: Sequence[Override] = ()) -> Resolve
     draft = Draft.read(source, overrides)
     draft.load_plugins()
     if "compare" in draft.content:
-        is_file = isinstance(source, Path)
-        call = f"Run: seqattn compare {source}" if is_file else "Call seqattn.compare."
+        call = "Call seqattn.compare."
+        if isinstance(draft.path, Path):
+            call = f"Run: seqattn compare {shlex.quote(str(draft.path))}"
         raise ConfigError(
             f"{draft.name}: describes a comparison (compare:), not one training. {call}"
         )
@@ -85,7 +88,7 @@ def read_stored(path: Path) -> Config:
         ConfigError: if the file cannot be read, or is not a valid config.
         PluginError: if the config needs a plugin that is not loaded. The function loads no plugin.
     """
-    draft = Draft.read(path)
+    draft = Draft.read(path, is_stored=True)
     draft.content = apply_old_defaults(draft.content)
     config = draft.resolve().config
     warn_of_changes(config)
@@ -102,6 +105,7 @@ class Draft:
         places: the origin of each key that a file or an override sets, as a mapping from the path
             of the key to the origin. An origin is "FILE:LINE" or the override, such as
             "--set PATH=VALUE".
+        overrides: the overrides that apply, as a mapping from the path of the key to the override.
         mistakes: the mistakes found so far.
         is_own: whether the config is the user's own config. If it is, `resolve` extends the key
             `plugins` with the plugins that the config uses.
@@ -112,17 +116,31 @@ class Draft:
     places: dict[KeyPath, str]
     mistakes: list[str]
     is_own: bool = False
+    overrides: dict[KeyPath, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, source: ConfigSource, overrides: Sequence[Override] = ()) -> Draft:
+    def read(
+        cls,
+        source: ConfigSource | Draft,
+        overrides: Sequence[Override] = (),
+        *,
+        is_stored: bool = False,
+    ) -> Draft:
         """Read a config, and apply the overrides.
+
+        Args:
+            source: see `resolve`.
+            overrides: the changed values; see `Override`.
+            is_stored: see `read_yaml_file`.
 
         Raises:
             ConfigError: if the file cannot be read, or does not contain a plain YAML mapping.
                 Mistakes in the overrides are added to `mistakes`.
         """
+        if isinstance(source, Draft):
+            return source
         if isinstance(source, Path):
-            document = read_yaml_file(source)
+            document = read_yaml_file(source, is_stored=is_stored)
             places = {key: f"{source}:{line}" for key, line in document.lines.items()}
             draft = cls(source, find_shipped_data(document.content, source), places, [])
         elif source is None:
@@ -134,7 +152,7 @@ class Draft:
                 draft._override(override)
             else:
                 dotted, value = override
-                draft._put(tuple(dotted.split(".")), value, f"{dotted}={value!r}")
+                draft._put_override(tuple(dotted.split(".")), value, f"{dotted}={value!r}")
         return draft
 
     def load_plugins(self) -> None:
@@ -168,7 +186,7 @@ class Draft:
         """
         copied = Draft(
             self.path, copy.deepcopy(self.content), dict(self.places), list(self.mistakes),
-            self.is_own,
+            self.is_own, self.overrides,
         )  # fmt: skip
         for dotted, value in changes.items():
             copied._put(tuple(dotted.split(".")), value, origin)
@@ -216,8 +234,25 @@ class Draft:
         except ConfigError as error:
             self.mistakes.append(str(error))
             return
-        if self._put(path, document.content, origin):
+        if document.is_empty:
+            quotes = "; a # in a value needs quotes" if text.strip() else ""
+            self.mistakes.append(
+                f"{origin}: has no value after '='. To set nothing, write null:"
+                f" --set {dotted.strip()}=null{quotes}."
+            )
+            return
+        if self._put_override(path, document.content, origin):
             self.places |= {(*path, *inner): origin for inner in document.lines}
+
+    def _put_override(self, path: KeyPath, value: Any, origin: str) -> bool:
+        """Apply one override, which replaces earlier overrides at its path; see `_put`."""
+        kept = {at: each for at, each in self.overrides.items() if at[: len(path)] != path}
+        self.overrides = {**kept, path: origin}
+        return self._put(path, value, origin)
+
+    def overrides_at(self, path: KeyPath) -> list[str]:
+        """Return the overrides that lose their effect if the value at a path is replaced."""
+        return [origin for each, origin in self.overrides.items() if each[: len(path)] == path]
 
     def _put(self, path: KeyPath, value: Any, origin: str) -> bool:
         """Set one value, and return True. If a key on the path to the value is not a section, add a
@@ -227,6 +262,7 @@ class Draft:
             below = section.get(key)
             if below is None:
                 below = section[key] = {}
+                self.places[path[:depth]] = origin
             elif not isinstance(below, dict):
                 self.mistakes.append(f"{origin}: {'.'.join(path[:depth])} is not a section.")
                 return False

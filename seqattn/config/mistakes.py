@@ -3,15 +3,17 @@ expected value."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic_core import ErrorDetails
 
 from seqattn.config.knobs import ComparisonFile
-from seqattn.config.reading import KeyPath, describe_value
+from seqattn.config.reading import KeyPath, describe_value, is_plain_number
 from seqattn.config.sections import (
     TEXT_TAG,
     SectionType,
@@ -135,10 +137,15 @@ def _correction(kind: str, given: Any) -> str:
         return f" Write {word}." if word else ""
     if not kind.startswith(("int", "float")):
         return ""
-    try:
-        return " Remove the quotes." if math.isfinite(float(given)) else ""
-    except ValueError:
-        return ""
+    if re.fullmatch("[+-]?0[0-9]+", given):
+        octal = "" if set(given) & {"8", "9"} else f", or {int(given, 8)} if it is octal"
+        return f" A number cannot start with 0: write {int(given)}{octal}."
+    if is_plain_number(given):
+        return " Remove the quotes."
+    for parse in (lambda text: int(text, 0), float):
+        with contextlib.suppress(ValueError):
+            return f" Write {number!r}." if math.isfinite(number := parse(given)) else ""
+    return ""
 
 
 def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
@@ -197,7 +204,7 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
             f"{holder} has no such key; it works with {_name_variants(path[:-1], tags)}.{meant}"
             f"{_suggest_inside(path, given)}"
         )
-    if close := _nearest_sibling(path, section):
+    if close := _nearest_sibling(path, section, given):
         return close
     if tags_by_parent:
         sections = " or in ".join(home or "the top level" for home in tags_by_parent)
@@ -209,16 +216,31 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
     return f"unknown key. The keys of {holder} are {', '.join(section.names())}."
 
 
-def _nearest_sibling(path: KeyPath, section: SectionType) -> str:
+def _known_below(path: list[str], given: Any) -> list[str]:
+    """Extend the path of a section by the keys in it that a value sets, as long as each section of
+    the value has only one key, and this key exists."""
+    while isinstance(given, dict) and len(given) == 1:
+        ((key, given),) = given.items()
+        if not any(key in section.model_fields for section in sections_at(path).values()):
+            break
+        path = [*path, key]
+    return path
+
+
+def _nearest_sibling(path: KeyPath, section: SectionType, given: Any) -> str:
     """Return the message for a misspelled key of the section or of another variant of the section;
-    "" if no similar key exists."""
+    "" if no similar key exists.
+
+    Args:
+        given: the value of the misspelled key.
+    """
     *parents, key = path
     around = sections_at(parents)
     every = [name for each in around.values() for name in each.model_fields]
     close = nearest(key, list(dict.fromkeys([*section.model_fields, *every])))
     if close is None:
         return ""
-    meant = f"unknown key. Did you mean {'.'.join([*parents, close])}?"
+    meant = f"unknown key. Did you mean {'.'.join(_known_below([*parents, close], given))}?"
     if close in section.model_fields:
         return meant
     tags = [tag for tag, each in around.items() if close in each.model_fields]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 import stat
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from seqattn.config.shipped_configs import CLONE_FOLDER, shipped_configs
+from seqattn.config.shipped_configs import CLONE_FOLDER, STDIN, shipped_configs
 from seqattn.errors import ConfigError
 
 MAX_BYTES = 1_000_000
@@ -44,26 +45,37 @@ class Document:
 
     Attributes:
         content: the plain data, which consist of dicts, lists, strings, numbers, booleans and None.
+            A text without any value, such as a comment, has the content None.
         lines: the line number of each key, counted from 1, by the path of keys. Keys inside lists
             have no entry.
+        is_empty: whether the text contains no value.
     """
 
     content: Any
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    is_empty: bool = False
 
 
-def read_yaml_file(path: Path) -> Document:
-    """Read a YAML file.
+def read_yaml_file(path: Path, *, is_stored: bool = False) -> Document:
+    """Read a YAML file, a pipe, or standard input.
+
+    Args:
+        path: the path; `STDIN` for standard input.
+        is_stored: whether the file is in a run folder, which contains only regular files. Reading a
+            pipe in its place might never end.
 
     Raises:
         ConfigError: if the file cannot be read, or does not contain a plain YAML mapping.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        if path == STDIN:
+            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+        elif path.is_dir() or (is_stored and not stat.S_ISREG(path.stat().st_mode)):
             kind = "a directory" if path.is_dir() else "not a regular file"
             raise ConfigError(f"{path}: is {kind}. Give the path of a YAML file.")
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        else:
+            with path.open("rb") as file:
+                raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         meant = " or ".join(_similar_files(path))
         hint = f"Did you mean {meant}?" if meant else "Give the path of a YAML file."
@@ -84,7 +96,7 @@ def read_yaml_file(path: Path) -> Document:
             f"{path}:{line}: byte {raw[error.start]:#04x} is not UTF-8. Save the file as UTF-8."
         ) from None
     document = read_yaml_text(text, str(path))
-    if document.content is None:
+    if document.is_empty:
         raise ConfigError(
             f"{path}: is empty. A config is a mapping such as 'name: squares';"
             " `seqattn config show` prints one with every default."
@@ -151,10 +163,27 @@ def read_yaml_text(text: str, origin: str) -> Document:
         ) from None
     lines: dict[KeyPath, int] = {}
     mistakes: list[str] = []
-    content = None if node is None else _to_plain(node, (), lines, mistakes, origin)
+    if node is None or _is_empty(node):
+        return Document(None, is_empty=True)
+    content = _to_plain(node, (), lines, mistakes, origin)
     if mistakes:
         raise ConfigError(f"{origin}: cannot be read as a config.", mistakes)
     return Document(content, lines)
+
+
+def read_yaml_list(text: str, origin: str) -> list[Any]:
+    """Read the values of an option such as `--vary`: YAML values with commas between them, with or
+    without the brackets of a YAML list. To give a single value that is a list, write two pairs of
+    brackets.
+
+    Args:
+        text, origin: see `read_yaml_text`.
+
+    Raises:
+        ConfigError: if the text is not plain YAML.
+    """
+    values: list[Any] = read_yaml_text(f"[{text}]", origin).content
+    return values[0] if len(values) == 1 and isinstance(values[0], list) else values
 
 
 def describe_value(value: Any) -> str:
@@ -174,6 +203,13 @@ def describe_value(value: Any) -> str:
             return f"a number of {len(str(abs(value)))} digits"
         case _:
             return shorten_text(str(value))
+
+
+def is_plain_number(text: str) -> bool:
+    """Return whether a text without quotes is a finite number in YAML."""
+    return bool(_CORE_SCHEMA["int"].match(text)) or (
+        bool(_CORE_SCHEMA["float"].match(text)) and text[-1].lower() not in "fn"
+    )
 
 
 def shorten_text(text: str, size: int = 60) -> str:
@@ -226,6 +262,12 @@ def _to_plain(
     """Convert a YAML node to plain data. Add the line numbers of the node's keys to `lines`, and
     add the mistakes in the node to `mistakes`."""
     if isinstance(node, yaml.ScalarNode):
+        if _is_empty(node):
+            mistakes.append(
+                f"{origin}:{node.start_mark.line + 1}: {'.'.join(path)}: has no value. Write null"
+                " to set nothing, or remove the key."
+            )
+            return None
         try:
             return _parse_scalar(node)
         except ValueError as error:
@@ -250,6 +292,10 @@ def _to_plain(
         lines[key_path] = line
         content[key] = _to_plain(value_node, key_path, lines, mistakes, origin)
     return content
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and not node.value and node.style is None
 
 
 def _parse_scalar(node: yaml.ScalarNode) -> Any:

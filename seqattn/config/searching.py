@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,14 +15,14 @@ from typing import Any, Literal
 from seqattn.config import Config, Draft, as_plain, leaves
 from seqattn.config.comparing import NOT_VARIED
 from seqattn.config.mistakes import count_mistakes
-from seqattn.config.reading import read_yaml_text
+from seqattn.config.reading import read_yaml_list
 from seqattn.errors import ConfigError
 
 SEARCHED_DATA = ("data.n_train", "data.train_seed")
 """The keys of `data` that can be searched. They change neither the validation part nor the units of
 the validation loss."""
 EPOCHS = "training.epochs"
-FORMS = "log(A,B), uniform(A,B), or values separated by commas"
+FORMS = "log(A,B), uniform(A,B), or values such as A,B or [A,B]"
 TrialConfig = Callable[[Mapping[str, Any]], Config]
 Label = None | bool | int | float | str
 """The type of a value in the database of trials."""
@@ -179,6 +180,10 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
     """
     draft = Draft.read(path, overrides)
     draft.load_plugins()
+    draft.mistakes += [
+        f"{origin}: has no effect, because a search trains no variants."
+        for origin in draft.overrides_at(("compare",))
+    ]
     draft.content.pop("compare", None)
     draft.resolve()  # reports the mistakes of the config itself first
 
@@ -195,6 +200,11 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
             mistakes.append(str(error))
             continue
         mistakes += _check_nesting(found.path, ranges)
+        mistakes += [
+            f"{origin}: has no effect, because --search {found.path} sets this key. Give only one"
+            " of the two."
+            for origin in draft.overrides_at(tuple(found.path.split(".")))
+        ]
         found = _to_integer_range(found, config)
         mistakes += _check_values(found, config)
         ranges.append(found)
@@ -220,8 +230,8 @@ def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
         raise ConfigError(
             f"--search {key}: changes the validation part or the units of its loss, so the"
             f" easiest data would win. Of the data, only {' and '.join(SEARCHED_DATA)} can be"
-            f" searched. To compare values of another key, run: seqattn compare {path} --vary"
-            f" {key}=A,B."
+            f" searched. To compare values of another key, run: seqattn compare"
+            f" {shlex.quote(str(path))} --vary {key}=A,B"
         )
     if key in {each.path for each in ranges}:
         raise ConfigError(f"--search {key}: is given twice.")
@@ -283,7 +293,7 @@ def _parse_range(text: str) -> Range:
         raise ConfigError(f"--search {text}: expected PATH=RANGE; RANGE is {FORMS}.")
     call = re.fullmatch(r"(\w+)\((.*)\)", range_text)
     if call is None:
-        values = read_yaml_text(f"[{range_text}]", f"--search {text}").content
+        values = read_yaml_list(range_text, f"--search {text}")
         if len(values) < 2:
             raise ConfigError(
                 f"--search {text}: a search needs two values or more; expected {FORMS}."

@@ -11,6 +11,8 @@ from typing import Any
 CLONE_FOLDER = "configs"
 """The folder of the shipped configs in a clone. The wheel contains this folder as `shipped`, beside
 this module."""
+STDIN = Path("-")
+"""The path that selects standard input."""
 SUFFIXES = (".yaml", ".yml")
 NEEDS_CLONE = "real"
 """The folder of the configs that only a clone can use, because a script of the clone writes their
@@ -62,7 +64,8 @@ def has_comparison(text: str) -> bool:
 
 
 def find_config(path: Path) -> Path:
-    """Find the config that a user asks for by a path or by the name of a shipped config.
+    """Find the config that a user asks for by a path, by `STDIN` for standard input, or by the name
+    of a shipped config.
 
     An existing file or folder always has priority. An existing file with one of `SUFFIXES` has the
     next priority: the path `my` selects `my.yaml`. Otherwise, the name of a shipped config selects
@@ -72,7 +75,7 @@ def find_config(path: Path) -> Path:
     Returns:
         the path of the file; the given path if no config has this path or name.
     """
-    if path.exists():
+    if path == STDIN or path.exists():
         return path
     if path.suffix not in SUFFIXES:
         for suffix in SUFFIXES:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from seqattn.config import resolve
 from tests.cli.small import small_config
-from tests.conftest import Ended
+from tests.conftest import Ended, fresh_process
 
 Command = Callable[..., Ended]
 
@@ -21,6 +25,18 @@ def test_config_check(seqattn: Command, tmp_path: Path) -> None:
     assert done.code == 2
     assert "2 mistakes" in done.err
     assert "Did you mean seed?" in done.err
+
+
+@pytest.mark.parametrize("text", ["seed: 3\n", "compare: {vary: {model.hidden_dim: [2, 3]}}\n"])
+def test_a_config_is_read_from_standard_input_and_from_a_pipe(text: str, tmp_path: Path) -> None:
+    checked = fresh_process(["config", "check", "-"], tmp_path, input=text)
+    assert (checked.returncode, checked.stdout[:9]) == (0, "-: valid.")
+    command = f"{sys.executable} -m seqattn config check <(printf '{text}')"
+    piped = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert piped.returncode == 0, piped.stderr
+    assert ": valid. It " in piped.stdout
 
 
 def test_config_show_loads_again(seqattn: Command, tmp_path: Path) -> None:

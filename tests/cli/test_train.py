@@ -90,6 +90,16 @@ def test_shortcuts_and_quiet(seqattn: Command, tmp_path: Path) -> None:
     assert (config.name, config.seed) == ("other", 7)
 
 
+@pytest.mark.parametrize(("option", "override"), [("--seed", "seed=5"), ("--name", "name=other")])
+def test_an_option_and_an_override_of_one_key_are_refused(
+    seqattn: Command, tmp_path: Path, option: str, override: str
+) -> None:
+    done = seqattn("train", small_config(tmp_path), option, "3", "--set", override)
+    assert done.code == 2
+    assert f"--set {override}: has no effect, because {option} 3 sets the same key" in done.err
+    assert not (tmp_path / "outputs").exists()
+
+
 def test_the_same_bytes_from_a_fresh_process(nursery: Nursery, tmp_path: Path) -> None:
     """Two processes were started apart: hashes of strings differ between them."""
     small_config(tmp_path)

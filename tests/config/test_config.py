@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,11 @@ from seqattn.config import (
     config_differences,
     json_schema,
     leaves,
+    read_stored,
     resolve,
     to_yaml,
 )
-from seqattn.config.reading import MAX_BYTES, read_yaml_text
+from seqattn.config.reading import MAX_BYTES, read_yaml_list, read_yaml_text
 from seqattn.config.sections import all_keys, key_descriptions
 from seqattn.errors import ConfigError
 from tests.conftest import ROOT
@@ -194,6 +197,41 @@ def test_every_value_says_where_it_came_from(tmp_path: Path) -> None:
         {"model": {"attention": {"score": "dot"}}})))}  # fmt: skip
 
 
+def test_two_pairs_of_brackets_give_a_single_list() -> None:
+    assert read_yaml_list("[a, 1]", "") == read_yaml_list("a, 1", "") == ["a", 1]
+    assert read_yaml_list("[[a, 1]]", "") == [["a", 1]]
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("model.attention=", "--set model.attention=: has no value after '='. To set nothing, write"
+         " null: --set model.attention=null."),
+        ("name= ", "--set name= : has no value"),
+        ("name=#1", "write null: --set name=null; a # in a value needs quotes."),
+        ("TRAINING.epochs=3", "--set TRAINING.epochs=3: TRAINING: unknown key. Did you mean"
+         " training.epochs?"),
+        ("TRAINING.qqqq=3", "TRAINING: unknown key. Did you mean training?"),
+        ("TRAINING={epochs: 3, momentum: 0}", "TRAINING: unknown key. Did you mean training?"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_an_override_names_the_override(
+    tmp_path: Path, override: str, words: str
+) -> None:
+    assert words in mistakes(tmp_path, "name: mine\n", override)
+
+
+def test_a_pipe_is_read_as_a_config_but_not_in_a_run_folder(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("seed: 4\n",), daemon=True)
+    writer.start()
+    assert resolve(pipe).config.seed == 4
+    writer.join()
+    with pytest.raises(ConfigError, match="is not a regular file"):
+        read_stored(pipe)
+
+
 def test_set_goes_through_the_same_validation() -> None:
     config = resolve(None, ["training.learning_rate=1e-4", "model.attention=null"]).config
     assert config.training.learning_rate == 1e-4
@@ -222,7 +260,7 @@ def test_differences_are_by_leaf() -> None:
         ("1e-4", 1e-4), ("1E5", 1e5), (".5", 0.5), ("5.", 5.0), ("-3", -3), ("+3", 3),
         ("0", 0), ("off", "off"), ("no", "no"), ("yes", "yes"), ("012", "012"), ("12:30", "12:30"),
         ("0x10", "0x10"), ("1_000", "1_000"), ("true", True), ("False", False), ("null", None),
-        ("~", None), ("", None), ("'5'", "5"), ('"true"', "true"), ("2020-01-01", "2020-01-01"),
+        ("~", None), ("'5'", "5"), ('"true"', "true"), ("2020-01-01", "2020-01-01"),
         (".inf", float("inf")), ("-.INF", float("-inf")), ("=", "="),
     ],
 )  # fmt: skip
@@ -282,8 +320,6 @@ def test_paths_that_are_no_config(tmp_path: Path) -> None:
 
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     """Root may read everything, so the reading is done by a process that is nobody."""
-    import os
-
     file = tmp_path / "secret.yaml"
     file.write_text("seed: 1\n")
     file.chmod(0)
@@ -321,6 +357,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("model: {attention: {score: dot, key_dim: 3}}",
          "model.attention (dot) has no such key; it works with score: scaled_dot or additive."),
         ("seed: '5'", "FILE:1: seed: expected a whole number, got the text '5'. Remove the quotes."),
+        ("seed: 010", "FILE:1: seed: expected a whole number, got the text '010'. A number cannot"
+         " start with 0: write 10, or 8 if it is octal."),
+        ("seed: 09", "A number cannot start with 0: write 9."),
+        ("seed: 0x1f", "got the text '0x1f'. Write 31."),
+        ("seed: 1_000", "got the text '1_000'. Write 1000."),
+        ("model: {attention: }", "FILE:1: model.attention: has no value. Write null to set nothing"),
+        ("plugins:\n  - a.py\n  -", "FILE:3: plugins: has no value."),
         ("seed: true", "seed: expected a whole number, got true."),
         ("seed: 1.0", "seed: expected a whole number, got 1.0."),
         ("seed: null", "seed: expected a whole number, got nothing (null)."),
@@ -377,7 +420,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("name: -q", "name: may have up to 100 letters"),
         ("name: 5", "name: expected text, got 5."),
     ],
-    ids=range(61),
+    ids=range(67),
 )  # fmt: skip
 def test_a_mistake_says_where_what_and_what_would_do(tmp_path: Path, text: str, words: str) -> None:
     assert words in mistakes(tmp_path, text)

@@ -125,6 +125,36 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
+    ("overrides", "options"),
+    [
+        (["model.hidden_dim=5"], {"vary": ["model.hidden_dim=2,3"]}),
+        (["model.attention.score=dot"], {"vary": ["model.attention=null,{score: dot}"]}),
+        (["model.hidden_dim=5"], {"along": ["model.hidden_dim=2,3"]}),
+        (["compare.variants={a: {}, b: {seed: 1}}"], {"vary": ["model.hidden_dim=2,3"]}),
+        (["compare.seeds=5"], {"vary": ["model.hidden_dim=2,3"], "seeds": 6}),
+        (["compare.resample_data=true"], {"vary": ["model.hidden_dim=2,3"], "resample_data": False}),
+    ],
+)  # fmt: skip
+def test_an_override_that_all_variants_replace_is_refused(
+    tmp_path: Path, overrides: list[str], options: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan_comparison(config(tmp_path), overrides, **options)
+    assert f"--set {overrides[0]}: has no effect" in str(caught.value)
+
+
+def test_an_override_that_some_variants_keep_applies_to_them(tmp_path: Path) -> None:
+    section = "compare: {variants: {a: {}, b: {model.hidden_dim: 3}}}"
+    plan = plan_comparison(config(tmp_path, f"{TEXT}\n{section}\n"), ["model.hidden_dim=5"])
+    assert [each.config.model.hidden_dim for each in plan.variants] == [5, 3]
+
+
+def test_the_values_of_variants_may_be_a_list_in_brackets(tmp_path: Path) -> None:
+    plan = plan_comparison(config(tmp_path), vary=["model.hidden_dim=[2,3]"])
+    assert [each.config.model.hidden_dim for each in plan.variants] == [2, 3]
+
+
+@pytest.mark.parametrize(
     ("section", "words"),
     [
         ("{seeds: 1, vary: {model.hidden_dim: [2, 3]}}", "compare.seeds: must be at least 2"),

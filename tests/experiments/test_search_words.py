@@ -19,8 +19,8 @@ SMALL = ["data.n_train=8", "data.n_validation=4", "data.n_test=4"]
 RATE, WIDTH = "training.learning_rate=log(1e-3,1e-1)", "model.hidden_dim=uniform(2,6)"
 
 
-def wanted(folder: Path, *texts: str, sets: tuple[str, ...] = ()) -> Search:
-    (folder / "c.yaml").write_text("name: found\n")
+def wanted(folder: Path, *texts: str, sets: tuple[str, ...] = (), epochs: int = 100) -> Search:
+    (folder / "c.yaml").write_text(f"name: found\ntraining: {{epochs: {epochs}}}\n")
     return plan_search(folder / "c.yaml", [*SMALL, *sets], texts)
 
 
@@ -42,7 +42,7 @@ def pruners(asked: Search, folder: Path, count: int) -> Mapping[int, optuna.prun
 
 
 def test_a_trial_is_left_alone_for_a_fifth_of_its_own_epochs(tmp_path: Path) -> None:
-    asked = wanted(tmp_path, "training.epochs=3,20", sets=("training.epochs=100",))
+    asked = wanted(tmp_path, "training.epochs=3,20")
     found = pruners(asked, tmp_path, 2)
     assert {epochs: pruner._n_warmup_steps for epochs, pruner in found.items()} == {3: 2, 20: 4}  # type: ignore[attr-defined]
 
@@ -50,7 +50,7 @@ def test_a_trial_is_left_alone_for_a_fifth_of_its_own_epochs(tmp_path: Path) -> 
 def test_the_median_is_asked_with_the_trial_s_own_warm_up(tmp_path: Path) -> None:
     """What is pruned follows the pruner of the trial, not one of the study."""
     asked = wanted(tmp_path, "training.epochs=10,15", "training.learning_rate=1e-2,1e-9",
-                   sets=("training.epochs=1000",))  # fmt: skip
+                   epochs=1000)  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trials, "STARTUP_TRIALS", 1)
         found = tuning.tune(asked, tmp_path, 4, threads=1)
@@ -70,7 +70,7 @@ def test_trials_at_another_place_of_their_schedule_are_not_pruned(
 
 def test_the_progress_counts_the_most_epochs_of_a_trial(tmp_path: Path) -> None:
     progress = list[tuple[int, int]]()
-    asked = wanted(tmp_path, "training.epochs=1,2", sets=("training.epochs=7",))
+    asked = wanted(tmp_path, "training.epochs=1,2", epochs=7)
     callbacks = Callbacks(begin=lambda done, epochs: progress.append((done, epochs)))
     tuning.tune(asked, tmp_path, 2, threads=1, callbacks=callbacks)
     assert progress == [(0, 4)]

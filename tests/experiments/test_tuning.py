@@ -60,6 +60,21 @@ def test_wrong_ranges_are_refused_with_the_reason(text: str, message: str, tmp_p
         wanted(tmp_path, text)
 
 
+def test_the_values_of_a_search_may_be_a_list_in_brackets(tmp_path: Path) -> None:
+    (brackets,), (commas,) = (
+        wanted(tmp_path, f"model.hidden_dim={values}").ranges for values in ("[2, 8]", "2,8")
+    )
+    assert brackets == commas
+    assert brackets.values == (2, 8)
+
+
+@pytest.mark.parametrize("override", ["model.attention.score=dot", "compare.seeds=4"])
+def test_an_override_that_a_search_replaces_is_refused(override: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("name: found\n")
+    with pytest.raises(ConfigError, match=f"--set {override}: has no effect"):
+        plan_search(tmp_path / "c.yaml", [override], ["model.attention=null,{score: additive}"])
+
+
 def test_all_mistakes_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="2 mistakes"):
         wanted(tmp_path, "training.learning_rate=log(0,1)", "seed=1,2")
