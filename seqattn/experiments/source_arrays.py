@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from seqattn.analysis.evaluation.frames import FrameReader
 from seqattn.data import Sequences
 from seqattn.data.frames import frame_kind
-from seqattn.errors import DataError
+from seqattn.data.row_ranges import interpolate_linearly
+from seqattn.data.sequences import valid_mask
+from seqattn.errors import DataError, UsageError, counted
 from seqattn.training import LoadedModel
 
 
@@ -21,49 +23,86 @@ def is_single_sequence(source: Any) -> bool:
 
 
 def source_sequences(
-    source: Any, trained: LoadedModel, message: Callable[[str], None]
-) -> Sequences:
+    source: Any, trained: LoadedModel, message: Callable[[str], None],
+    observed: ArrayLike | None = None,
+) -> Sequences:  # fmt: skip
     """Convert an array (N, S, F) or (S, F), or a DataFrame, to sequences without targets.
+
+    An array has no times, so the interpolation of missing cells assumes that steps are evenly
+    spaced.
 
     Args:
         source: array in the units of the data, with NaN or masked elements as padding, or a
-            DataFrame.
+            DataFrame. With `data.missing: interpolate`, NaN or masked elements before the last step
+            that has a number are missing cells.
         trained: model of the run.
-        message: function that is called with each note on how a DataFrame is read.
+        message: function that is called with each note on how the source is read.
+        observed: mask of the shape of the array, True at observed cells; None if all numbers of the
+            array were observed. Numbers in unobserved cells are kept, as if a file reader had
+            filled them.
 
     Raises:
-        DataError: if the values are not numbers, if the shape is wrong, or if the source contains
-            infinity, or NaN anywhere but in the padding at the end of a sequence.
+        DataError: if the values are not numbers, if a shape is wrong, if the source contains
+            infinity, or if a cell of a sequence is missing although `data.missing` does not fill
+            such cells, or although no other cell of the feature was observed.
+        UsageError: if `observed` is given for a DataFrame.
     """
     if frame_kind(source) is not None:
+        if observed is not None:
+            raise UsageError("observed: a DataFrame marks missing cells itself; leave it out.")
         return FrameReader.of(trained, source, message).read_sources()
     spec = trained.spec
     try:
         values = np.asarray(_fill_masked(source), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"expected an array of numbers: {error}.") from None
+    shape, F = values.shape, len(spec.source_features)
     values = values[None] if values.ndim == 2 else values
-    F = len(spec.source_features)
     if values.ndim != 3 or values.shape[2] != F or 0 in values.shape:
         raise DataError(
             f"expected an array (N, S, {F}) or (S, {F}) with the features"
             f" {', '.join(spec.source_features)}; got {np.shape(source)}."
         )
-    keep: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=2))
-    lengths = keep.sum(axis=1)
-    is_prefix = np.arange(values.shape[1]) < lengths[:, None]
-    wrong_steps = (keep != is_prefix) | (np.isfinite(values).any(axis=2) != keep)
-    invalid = wrong_steps.any(axis=1) | np.isinf(values).any(axis=(1, 2)) | (lengths == 0)
-    if np.any(invalid):
+    N, S, _ = values.shape
+    is_number = np.isfinite(values)
+    known = is_number.copy()
+    if observed is not None:
+        given = np.asarray(observed)
+        if given.shape != shape or given.dtype.kind != "b":
+            raise DataError(
+                f"observed: expected booleans of shape {shape}; got {given.dtype} of shape"
+                f" {given.shape}."
+            )
+        known &= given.reshape(values.shape)
+    lengths = np.where(is_number.any(axis=2), np.arange(1, S + 1), 0).max(axis=1)
+    keep = valid_mask(lengths, S)[:, :, None]
+    missing = keep & ~known
+    wrong = np.isinf(values).any(axis=(1, 2)) | (lengths == 0)
+    if not trained.fills_missing:
+        wrong |= missing.any(axis=(1, 2))
+    if wrong.any():
         raise DataError(
-            f"sequence {int(np.argmax(invalid))}: not all numbers before its end are finite. Use"
-            " NaN only to pad a shorter sequence at its end."
+            f"sequence {int(np.argmax(wrong))}: not all numbers before its end are finite and"
+            " observed. Use NaN only to pad a shorter sequence at its end, or for missing cells of"
+            " a run with data.missing: interpolate."
         )
-    N = len(values)
+    if missing.any():
+        lacking = np.argwhere(~known.any(axis=1))
+        if lacking.size:
+            k, feature = map(int, lacking[0])
+            raise DataError(
+                f"sequence {k} has no {spec.source_features[feature]!r} in its source, so it cannot"
+                " be interpolated."
+            )
+        if empty := int((missing & ~is_number).sum()):
+            message(f"the array: {counted(empty, 'empty cell')} interpolated.")
+        at = np.broadcast_to(np.arange(S, dtype=np.float64), (N, S))
+        values = np.where(is_number, values, interpolate_linearly(values, known, at))
     return Sequences(
-        np.where(keep[:, :, None], values, 0.0), lengths,
+        np.where(keep, values, 0.0), lengths,
         np.zeros((N, 0, len(spec.target_features))), np.zeros(N, dtype=np.int64),
         spec.source_features, tuple(str(k) for k in range(N)), target_features=spec.target_features,
+        source_observed=known if missing.any() else None,
     )  # fmt: skip
 
 

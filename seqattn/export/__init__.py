@@ -4,9 +4,9 @@ An ONNX export has the following files:
 
     DIR/
       card.json              a description of the model and of the inputs and outputs of each graph
-      encoder.onnx           source, source_lengths -> point, memory and state
+      encoder.onnx           source, source_lengths [, source_observed] -> point, memory and state
       step.onnx              point, memory and state -> next point, weights and next state
-      free_running.onnx      source, source_lengths -> forecast and all weights
+      free_running.onnx      the inputs of encoder.onnx -> forecast and all weights
       *.int8.onnx            the same graphs with int8 weights, if `int8` is True
       run.py                 a script that forecasts with NumPy and ONNX Runtime only
       example.npz            a test case for the script
@@ -51,9 +51,9 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 ExportFormat = Literal["onnx", "safetensors"]
 UNITS = "those of the data; scaling is part of the graphs"
 INSTANCE_UNITS = (
-    ", and so are mean and standard deviation of each source (data.normalize: instance), taken over"
-    " all its points: graphs do not know which cells were filled"
+    ", and so are mean and standard deviation of each source (data.normalize: instance)"
 )
+OBSERVED_UNITS = ", taken over the cells where source_observed is true"
 CARD, RUNNER, EXAMPLE = "card.json", "run.py", "example.npz"
 LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
 MADE_BY = "seqattn export"
@@ -249,7 +249,10 @@ def _build_card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
         "said": list(spec.target_features),
         "source_length": spec.source_length,
         "target_length": spec.target_length,
-        "units": UNITS + (INSTANCE_UNITS if spec.scaling.instance else ""),
+        "missing": "interpolate" if trained.fills_missing else None,
+        "units": UNITS
+        + INSTANCE_UNITS * spec.scaling.instance
+        + OBSERVED_UNITS * (spec.scaling.instance and trained.fills_missing),
         "feature_units": dict(spec.units),
         "scaling": spec.scaling.as_plain(),
     }

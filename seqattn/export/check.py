@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from onnx import ModelProto
 
 from seqattn.analysis.evaluation import FreeRunningForecast, free_run
 from seqattn.data import Sequences
-from seqattn.export.graphs import NEXT, POINT, WEIGHTS
+from seqattn.data.sequences import valid_mask
+from seqattn.export.graphs import NEXT, OBSERVED, POINT, WEIGHTS
 from seqattn.export.loop import FORECAST
 from seqattn.export.onnx import LENGTHS, SOURCE, Graphs
 from seqattn.models.memory import attention_weights_per_sequence
@@ -90,13 +91,13 @@ def check_graphs(
     for description, sources in sets.items():
         noise, differences = 0.0, dict[str, dict[str, float]]()
         for rows in chunk_slices(len(sources), batch_size):
-            part = as_fully_observed(sources.select(rows))
+            part = sources.select(rows)
             unit = scaling.target_scale(part)
             expected = _in_scaled_units(free_run(trained.model, part, steps, scaling=scaling), unit)
             exact = _in_scaled_units(free_run(float64_model, part, steps, scaling=scaling), unit)
             noise = _nan_max(noise, *(_max_difference(exact[k], expected[k]) for k in expected))
             del exact
-            inputs = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths}
+            inputs = _inputs(free_running, part)
             for name in ("free_running", "encoder and step"):
                 found = (
                     _run(free_running, inputs)
@@ -201,8 +202,7 @@ def forecasts(graph: ModelProto, part: Sequences, batch_size: int) -> NDArray[np
     session, batches = build_session(graph), list[NDArray[np.float64]]()
     for rows in chunk_slices(len(part), batch_size):
         batch = part.select(rows)
-        inputs = {SOURCE: batch.source.astype(np.float64), LENGTHS: batch.source_lengths}
-        (forecast,) = session.run([FORECAST], inputs)
+        (forecast,) = session.run([FORECAST], _inputs(session, batch))
         batches.append(forecast)
     return np.concatenate(batches)
 
@@ -226,12 +226,11 @@ def _weights_by_name(run: FreeRunningForecast) -> Arrays:
     return {WEIGHTS[kind]: weights for kind, weights in run.maps.items()}
 
 
-def as_fully_observed(part: Sequences) -> Sequences:
-    """Return a copy of a part without the mask of observed source values.
-
-    The graphs have no input for this mask.
-    """
-    return replace(part, source_observed=None)
+def _inputs(session: onnxruntime.InferenceSession, part: Sequences) -> Arrays:
+    """Return the inputs of a graph for the sources of a part, by name."""
+    every = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths,
+             OBSERVED: part.source_cells}  # fmt: skip
+    return {argument.name: every[argument.name] for argument in session.get_inputs()}
 
 
 def _in_scaled_units(run: FreeRunningForecast, unit: NDArray[np.float64]) -> Arrays:
@@ -257,7 +256,8 @@ def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
     The lengths of the sources are between 1 and `max_length`. If the model has a linear skip
     connection, all lengths are `max_length`. With `data.relative` or `data.normalize: instance`,
     each source has a random level. With `data.normalize: instance`, each source also has a random
-    scale.
+    scale. If the graphs have a mask of observed cells, some cells after the first step are not
+    observed.
     """
     spec, rng = trained.spec, np.random.default_rng(SEED)
     lengths = np.arange(n, dtype=np.int64)[::-1] % max_length + 1
@@ -272,10 +272,16 @@ def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
         points *= np.exp(rng.standard_normal((n, 1, F)))
     if spec.scaling.relative or spec.scaling.instance:
         points += rng.standard_normal((n, 1, F)) * LEVEL_SPREAD * scaler.scale
-    points[np.arange(max_length) >= lengths[:, None]] = 0
+    keep = valid_mask(lengths, max_length)[:, :, None]
+    observed = None
+    if spec.scaling.instance and trained.fills_missing:
+        observed = keep & (rng.random(points.shape) < 0.7)
+        observed[:, 0] = True
+    points = np.where(keep, points, 0)
     return Sequences(
         points, lengths, np.zeros((n, 0, len(spec.target_features))), np.zeros(n, dtype=np.int64),
         spec.source_features, tuple(map(str, range(n))), target_features=spec.target_features,
+        source_observed=observed,
     )  # fmt: skip
 
 
@@ -286,7 +292,7 @@ def build_example(trained: LoadedModel, steps: int, test: Sequences | None) -> A
     """
     count, S = 4, trained.spec.source_length
     part = _random_sources(trained, count, S) if test is None else test.select(slice(0, count))
-    part = as_fully_observed(part)
     expected = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
     source = np.where(part.source_keep[:, :, None], part.source, np.nan)
-    return {SOURCE: source, FORECAST: expected.values, **_weights_by_name(expected)}
+    mask = {} if part.source_observed is None else {OBSERVED: part.source_observed}
+    return {SOURCE: source, **mask, FORECAST: expected.values, **_weights_by_name(expected)}

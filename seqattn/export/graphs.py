@@ -39,6 +39,8 @@ from seqattn.models.recurrent import DecoderState
 from seqattn.models.transformer import KVCache, LearnedPositionalEmbedding
 
 POINT, NEXT = "point", "next_"
+OBSERVED = "source_observed"
+"""Input (N, S, F) of the encoder: True at observed source cells, False at filled ones."""
 FORCE = "force"
 """Input (N, layers, A, S) of a step of the live graph: weights that replace the model's own. NaN
 keeps the weight of the model."""
@@ -352,11 +354,14 @@ class Graph(nn.Module, ABC):
 
 class EncoderGraph(Graph):
     """The encoder, which maps source (N, S, F) and source_lengths (N,) to the inputs of the first
-    step. A Transformer's encoder also returns `encoder_self`."""
+    step. The mask source_observed (N, S, F) is a third input if the scaling depends on it. A
+    Transformer's encoder also returns `encoder_self`."""
 
     def outputs(self, inputs: Tensors) -> Tensors:
         lengths = inputs["source_lengths"]
-        scaled, target_scaling = self.units.scale_source(inputs["source"], lengths)
+        scaled, target_scaling = self.units.scale_source(
+            inputs["source"], lengths, inputs.get(OBSERVED)
+        )
         encoded = self.parts.encode(scaled, lengths)
         point = self.units.unscale_target(encoded.point, target_scaling)
         return {POINT: point, **target_scaling, **encoded.memory, **encoded.state, **encoded.maps,

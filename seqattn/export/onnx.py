@@ -24,6 +24,7 @@ from seqattn.errors import UsageError
 from seqattn.export.graphs import (
     FORCE,
     NEXT,
+    OBSERVED,
     POINT,
     TRACE,
     EncoderGraph,
@@ -70,6 +71,10 @@ class Graphs:
 def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
     """Trace the graphs of a trained model.
 
+    If the forecast depends on which source cells were filled, the encoder and the free-running
+    graph have an input `source_observed`: with `data.normalize: instance`, mean and standard
+    deviation of a source leave out the cells that `data.missing: interpolate` filled.
+
     Args:
         trained: the model.
         steps: the number of free-running steps.
@@ -78,7 +83,10 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
         UsageError: if the model comes from a plugin, or if torch cannot export it.
     """
     model = copy.deepcopy(trained.model)
-    traced = trace_parts(trained, model, split_model(model, example_length(model) + 1))
+    traced = trace_parts(
+        trained, model, split_model(model, example_length(model) + 1),
+        has_mask=trained.spec.scaling.instance and trained.fills_missing,
+    )  # fmt: skip
     free_running = build_loop(traced.encoder, traced.step, traced.state, steps)
     onnx.checker.check_model(free_running)
     return Graphs(traced.encoder, traced.step, free_running, traced.memory, traced.state)
@@ -106,7 +114,7 @@ def _source_length(model: Seq2SeqModel) -> int:
 
 def trace_parts(
     trained: LoadedModel, model: Seq2SeqModel, parts: Parts, *,
-    force_shape: tuple[int, int] | None = None, optimize: bool = True,
+    force_shape: tuple[int, int] | None = None, optimize: bool = True, has_mask: bool = False,
 ) -> TracedParts:  # fmt: skip
     """Trace the encoder and one decoder step of a model.
 
@@ -117,6 +125,7 @@ def trace_parts(
         force_shape: the number of layers and the number of heads of the input `force` of the step;
             None if the step has no such input.
         optimize: whether the exporter folds constants; see `trace`.
+        has_mask: whether the encoder has an input `source_observed`.
 
     Raises:
         UsageError: if torch cannot export the model.
@@ -129,10 +138,12 @@ def trace_parts(
     features, kind = len(trained.spec.source_features), trained.config.model.kind
     with torch.no_grad():
         example = _build_inputs(features, N, length)
+        if has_mask:
+            example[OBSERVED] = torch.ones(N, length, features, dtype=torch.bool)
         encoded = encoder_graph(example)
         axes = _find_axes(encoder_graph, features, length, length_varies)
         source_axes = {0: "N", 1: "S"} if length_varies else {0: "N"}
-        encoder_axes = {SOURCE: source_axes, LENGTHS: {0: "N"}}
+        encoder_axes = {SOURCE: source_axes, LENGTHS: {0: "N"}, OBSERVED: source_axes}
         encoder = trace(kind, encoder_graph, example, encoded, encoder_axes, optimize=optimize)
         inputs = {name: rows for name, rows in encoded.items() if name in axes}
         for name in encoder_graph.parts.growing:

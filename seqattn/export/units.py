@@ -34,9 +34,17 @@ class Units(nn.Module):
         self.source_index_of_target = list(scaling.source_index_of_target)
         self.relative, self.instance = scaling.relative, scaling.instance
 
-    def scale_source(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensors]:
+    def scale_source(
+        self, source: Tensor, lengths: Tensor, observed: Tensor | None
+    ) -> tuple[Tensor, Tensors]:
         """Return the source (N, S, F) in scaled units, with zeros as padding, and the shift and the
-        scale (N, G) of the target of each sequence; see `Scaling.sequence_scalers`."""
+        scale (N, G) of the target of each sequence; see `Scaling.sequence_scalers`.
+
+        Args:
+            source: (N, S, F) values in the units of the data.
+            lengths: (N,) number of valid steps.
+            observed: mask (N, S, F) of the observed cells; None if all valid cells were observed.
+        """
         _, S, _ = source.shape
         keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
         source = source.masked_fill(~keep.unsqueeze(-1), 0)
@@ -44,7 +52,8 @@ class Units(nn.Module):
         if self.relative:
             shift = last_valid(source, lengths)
         elif self.instance:
-            shift, scale = self._statistics(source, lengths, keep.unsqueeze(-1))
+            cells = keep.unsqueeze(-1).expand_as(source)
+            shift, scale = self._statistics(source, cells if observed is None else cells & observed)
         source = (source - shift.unsqueeze(1)) / scale.unsqueeze(1)
         scaled = (source - self.source_shift) / self.source_scale
         index = self.source_index_of_target  # -1 selects the neutral value in the last column
@@ -54,15 +63,15 @@ class Units(nn.Module):
         }
         return scaled.float().masked_fill(~keep.unsqueeze(-1), 0), target_scaling
 
-    def _statistics(self, source: Tensor, lengths: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute shift and scale (N, F) of sources (N, S, F) with valid steps `keep` (N, S, 1), as
-        in `InstanceStatistics`."""
+    def _statistics(self, source: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute shift and scale (N, F) of sources (N, S, F) with valid observed cells `keep`
+        (N, S, F), as in `InstanceStatistics`."""
         low = source.masked_fill(~keep, torch.inf).amin(dim=1)
         high = source.masked_fill(~keep, -torch.inf).amax(dim=1)
         constant = high - low <= ROUNDING * torch.maximum(low.abs(), high.abs())
         spread = (high - low).masked_fill(constant, 1)
         unit = ((source - low.unsqueeze(1)) / spread.unsqueeze(1)).masked_fill(~keep, 0)
-        n = lengths.unsqueeze(-1).to(source.dtype)
+        n = keep.sum(dim=1).to(source.dtype)
         mean = unit.sum(dim=1) / n
         squares = (unit - mean.unsqueeze(1)).square().masked_fill(~keep, 0)
         std = spread * (squares.sum(dim=1) / n).sqrt()

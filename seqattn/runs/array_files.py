@@ -23,6 +23,7 @@ Meaning = Literal["distribution", "partial", "strength"]
 PER_SEQUENCE = frozenset({
     "source", "target", "forecast", "weights", "encoder_self", "decoder_self", "ids", "labels",
     "source_lengths", "target_lengths", "alignment", "source_times", "target_times",
+    "source_observed",
 })  # fmt: skip
 """The names of the arrays whose first axis is the axis of sequences."""
 
@@ -152,6 +153,10 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
         raise arrays.error("forecast", f"expected {F} features, got {outputs}")
     arrays.check_sequences(N, S, T, labels=True)
     arrays.check_times(N, S, T)
+    if "source_observed" in arrays.arrays:  # only if source cells were filled
+        observed = arrays.check_shape("source_observed", (N, S, F))
+        if observed.dtype.kind != "b":
+            raise arrays.error("source_observed", f"expected booleans, got {observed.dtype}")
     return arrays.arrays
 
 

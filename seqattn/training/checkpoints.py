@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqattn.config import Config
+from seqattn.config import Config, OwnFile
 from seqattn.data import DataSpec
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
@@ -60,6 +60,12 @@ class LoadedModel:
     @property
     def has_attention(self) -> bool:
         return self.config.model.has_attention
+
+    @property
+    def fills_missing(self) -> bool:
+        """Whether empty source cells are filled: `data.missing: interpolate`."""
+        data = self.config.data
+        return isinstance(data, OwnFile) and data.missing == "interpolate"
 
 
 def save_best(path: Path, state: RunState, config: Config, spec: DataSpec) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,6 @@ import pytest
 
 from seqattn import experiments
 from seqattn.analysis.evaluation import free_run
-from seqattn.analysis.evaluation.load_run import open_run
 from seqattn.config import resolve
 from seqattn.data import Scaling, Sequences
 from seqattn.data.scaling import Scaler
@@ -67,7 +68,10 @@ def test_sources_of_any_level_and_size_are_forecast_alike() -> None:
     assert moved[0][:, of_given] - 1000 == pytest.approx(7 * found[0][:, of_given], rel=1e-4)
 
 
-def test_a_run_with_filled_cells_is_exported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("normalize", ["instance", "global"])
+def test_a_graph_of_a_run_with_filled_cells_gives_the_forecasts_of_the_run(
+    normalize: str, tmp_path: Path
+) -> None:
     numbers = np.random.default_rng(1)
     points = numbers.normal(size=(40, 9)).cumsum(axis=1)
     empty = numbers.random(points.shape) < 0.2
@@ -77,12 +81,30 @@ def test_a_run_with_filled_cells_is_exported(tmp_path: Path) -> None:
     (tmp_path / "gaps.csv").write_text("sequence,step,x\n" + "".join(rows))
     config = resolve(None, [
         "name=run", "data.kind=file", f"data.path={tmp_path / 'gaps.csv'}", "data.source_length=6",
-        "data.normalize=instance", "data.missing=interpolate", "training.epochs=1",
+        f"data.normalize={normalize}", "data.missing=interpolate", "training.epochs=1",
     ]).config  # fmt: skip
     folder, _ = experiments.train_one(config, tmp_path, plots=False)
-    made = export(folder.path, tmp_path / "out")
-    assert made.rows
-    card = json.loads((tmp_path / "out" / "card.json").read_text())
-    assert "graphs do not know which cells were filled" in card["units"]
-    assert card["scaling"]["instance"] is True
-    assert open_run(folder.path)[1].spec.scaling.instance
+    out = tmp_path / "out"
+    made = export(folder.path, out)
+    assert made.rows and max(row.largest for row in made.rows) <= MAX_DIFFERENCE
+    card = json.loads((out / "card.json").read_text())
+    assert card["missing"] == "interpolate"
+    for name, graph in card["graphs"].items():
+        inputs = [one["name"] for one in graph["inputs"]]
+        has_mask = normalize == "instance" and name != "step"
+        assert ("source_observed" in inputs) is has_mask
+    assert ("source_observed" in card["units"]) is (normalize == "instance")
+
+    known = folder.read_predictions()
+    assert not known["source_observed"].all()
+    empty = np.where(known["source_observed"], known["source"], np.nan)
+    np.save(tmp_path / "empty.npy", empty)
+    for given, rows in ((folder.predictions, slice(None)),
+                        (tmp_path / "empty.npy", known["source_observed"][:, -1, 0])):  # fmt: skip
+        words = [sys.executable, out / "run.py", given, tmp_path / "found.npz"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        found = np.load(tmp_path / "found.npz")["forecast"]
+        np.testing.assert_allclose(found[rows], known["forecast"][rows], atol=1e-4)
+    example = np.load(out / "example.npz")
+    np.testing.assert_allclose(example["forecast"], known["forecast"][:4], atol=1e-5)

@@ -3,12 +3,13 @@ file in the same way as the training data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqattn.config import Draft, OwnFile, as_plain
 from seqattn.config.sections import READING_KEYS
@@ -240,10 +241,14 @@ def join_sources(parts: Sequence[Sequences]) -> Sequences:
     if len(parts) == 1:
         return parts[0]
     S = max(part.source_steps for part in parts)
-    source = np.concatenate(
-        [np.pad(p.source, ((0, 0), (0, S - p.source_steps), (0, 0))) for p in parts]
-    )
-    first = parts[0]
+
+    def joined(arrays: Iterable[NDArray[Any]]) -> NDArray[Any]:
+        return np.concatenate(
+            [np.pad(one, ((0, 0), (0, S - one.shape[1]), (0, 0))) for one in arrays]
+        )
+
+    first, source = parts[0], joined(part.source for part in parts)
+    is_masked = any(part.has_masked_sources for part in parts)
     return Sequences(
         source=source,
         source_lengths=np.concatenate([part.source_lengths for part in parts]),
@@ -252,6 +257,7 @@ def join_sources(parts: Sequence[Sequences]) -> Sequences:
         features=first.features,
         ids=tuple(name for part in parts for name in part.ids),
         target_features=first.target_features,
+        source_observed=joined(part.source_cells for part in parts) if is_masked else None,
     )
 
 

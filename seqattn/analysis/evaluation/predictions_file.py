@@ -24,7 +24,7 @@ MAX_MEMORY_BYTES = 2**22
 memory, all of them are moved to a file on disk."""
 MAX_CHUNK_NUMBERS = 2**18
 """Maximum number of values in a chunk of sequences that is written at once."""
-ReadChunk = Callable[[Sequences, slice], Floats]
+ReadChunk = Callable[[Sequences, slice], NDArray[Any]]
 """A function that returns values of n sequences, (n, steps, features). The arguments of the
 function are the n sequences, and the slice of the part that contains these sequences."""
 
@@ -64,6 +64,12 @@ class ForecastSpool(Spool):
             "labels": string_array(part.labels),
             "source": self._rows(part.source_steps, len(part.features), _source),
             "source_lengths": part.source_lengths,
+        }
+        if part.has_masked_sources:
+            contents["source_observed"] = self._rows(
+                part.source_steps, len(part.features), lambda some, _: some.source_cells
+            )
+        contents |= {
             "forecast": self._rows(part.target_steps, len(part.target_features), self._forecast),
             "target": self._rows(part.target_steps, len(part.target_features), _target),
             "target_lengths": part.target_lengths,

@@ -5,7 +5,9 @@ array (L, F) is one sequence. The array is memory-mapped. Trailing steps that ar
 feature are padding. An NPZ file contains the array `source` and optionally `target`, or an array
 with whole sequences, such as `values`. Optional arrays are `ids`, `features` (names of source
 features), `said` (names of target features), and `source_lengths`, `target_lengths` or `lengths`
-(numbers of valid steps), as in `predictions.npz`. Features with names are selected by name.
+(numbers of valid steps), as in `predictions.npz`. So are `source_observed`, a mask whose False
+cells are empty cells of `source`, and `source_times`, the times of its steps. Features with names
+are selected by name.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files.array_features import FeatureChoice, choose_target_features, read_texts
-from seqattn.data.files.chunk import Chunk, Ragged, first_line, to_offsets
+from seqattn.data.files.chunk import DATES, Chunk, Ragged, first_line, to_offsets
 from seqattn.data.files.npz_members import read_npz_arrays
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.sentinels import SentinelCounter, na_numbers
@@ -83,6 +85,14 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
     if not len(values):
         raise DataError(f"{name}: has no sequences: the shape of {key!r} is {values.shape}.")
     lengths = _read_lengths(arrays, name, ("source_lengths", "lengths"), values, key)
+    if key == "source" and "source_observed" in arrays:
+        observed = arrays["source_observed"]
+        if observed.shape != arrays[key].shape or observed.dtype.kind != "b":
+            raise DataError(
+                f"{name}: 'source_observed' must be booleans of the shape of 'source',"
+                f" {arrays[key].shape}; it is {observed.dtype} of shape {observed.shape}."
+            )
+        values = np.where(observed.reshape(values.shape), values, values.dtype.type(np.nan))
     has_target = "target" in arrays and key != "values"
     source_options = options
     if has_target and options.source_and_target is not None:
@@ -94,6 +104,8 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
         if len(ids) != len(values):
             raise DataError(f"{name}: has {len(values)} sequences in {key!r} and {len(ids)} ids.")
     chunk = _array_chunk(_without_na(values, options), lengths, ids, which, key, 0)
+    if key == "source" and "source_times" in arrays:
+        chunk = replace(chunk, order=_read_times(arrays["source_times"], name, chunk.points))
     marks = SentinelCounter(name, options)
     if not has_target:
         notes = marks.add(chunk.points)
@@ -190,6 +202,26 @@ def _check_array(array: NDArray[Any], name: str, label: str) -> NDArray[np.float
             " (sequences, steps) for one feature."
         )
     return array
+
+
+def _read_times(times: NDArray[Any], name: str, points: Ragged) -> NDArray[Any]:
+    """Return the times of the valid steps, (rows,).
+
+    Raises:
+        DataError: if there are not increasing dates or numbers for all steps of each sequence.
+    """
+    N, lengths = len(points), points.lengths
+    if times.ndim == 2 and len(times) == N and times.dtype.kind in "Mf":
+        keep = valid_mask(lengths, times.shape[1])
+        order = times[keep].astype(DATES if times.dtype.kind == "M" else np.float64)
+        is_last = np.diff(np.repeat(np.arange(N), np.minimum(lengths, times.shape[1]))) > 0
+        increases = (np.diff(order).astype(np.float64) > 0) | is_last
+        if len(order) == len(points.values) and np.isfinite(order).all() and increases.all():
+            return order
+    raise DataError(
+        f"{name}: 'source_times' must be increasing dates or numbers, one for each step of"
+        f" 'source'; it is {times.dtype} of shape {times.shape}."
+    )
 
 
 def _read_lengths(

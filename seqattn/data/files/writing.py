@@ -179,7 +179,8 @@ def forecast_arrays(
     part: Sequences, forecast: Floats, *, with_target: bool
 ) -> dict[str, NDArray[np.generic]]:
     """Return sequences and their forecasts as arrays for an NPZ file. In sources and targets,
-    padding is NaN. Unobserved target cells are also NaN.
+    padding is NaN. Unobserved target cells are also NaN. If source cells were filled,
+    `source_observed` is the mask of observed source cells.
 
     Args:
         part: the sequences.
@@ -198,6 +199,7 @@ def forecast_arrays(
         "labels": np.array(list(part.labels), dtype=np.str_),
         "source": mask_padding(part.source, part.source_keep),
         "source_lengths": part.source_lengths,
+        **({} if part.source_observed is None else {"source_observed": part.source_observed}),
         "forecast": mask_padding(forecast, part.target_keep) if with_target else forecast,
     }
     if with_target:

@@ -98,14 +98,20 @@ class Run:
 
     def predict(
         self, source: ArrayLike | DataFrame, steps: int | None = None, *,
+        observed: ArrayLike | None = None,
         attention_override: OverrideArgument = None) -> NDArray[np.float64]:  # fmt: skip
         """Compute a free-running forecast of the steps after each source.
 
         Args:
             source: array (N, S, F), or (S, F) for one sequence, in the units of the data, with NaN
-                or masked elements at the end of shorter sequences. A DataFrame is read in the same
-                way as `seqattn predict --input` reads a file with the same content.
+                or masked elements at the end of shorter sequences. If the run was trained with
+                `data.missing: interpolate`, NaN before the end of a sequence is an empty cell. A
+                DataFrame is read in the same way as `seqattn predict --input` reads a file with the
+                same content.
             steps: number of steps T; None for the length of the longest training target.
+            observed: booleans of the shape of the array, False at cells that are missing or whose
+                value was filled, such as `source_observed` of `predictions.npz`; None if every
+                number in the array was observed. Needs `data.missing: interpolate`.
             attention_override: see `OverrideArgument`; None for the model's own weights.
 
         Returns:
@@ -113,12 +119,15 @@ class Run:
             the array is (N, T, F), and the series are in the order of their first rows.
 
         Raises:
-            DataError: if the shape is wrong, if a value inside a sequence is not finite, or if
-                `seqattn predict` would reject a file with the content of the DataFrame.
-            UsageError: if `steps` is not a whole number above 0, or if the override does not fit
-                the model or a sequence.
+            DataError: if a shape is wrong, if a value inside a sequence is infinite, or missing and
+                not to be filled, or if `seqattn predict` would reject a file with the content of
+                the DataFrame.
+            UsageError: if `steps` is not a whole number above 0, if the override does not fit the
+                model or a sequence, or if `observed` is given for a DataFrame.
         """
-        result, _ = run_results.forecast_sources(self, source, steps, attention_override)
+        result, _ = run_results.forecast_sources(
+            self, source, steps, attention_override, observed=observed
+        )
         return result.values[0] if is_single_sequence(source) else result.values
 
     def predict_frame(self, source: DataFrame, steps: int | None = None) -> DataFrame:
@@ -139,11 +148,12 @@ class Run:
 
     def attention(
         self, source: ArrayLike | DataFrame, steps: int | None = None, *,
+        observed: ArrayLike | None = None,
         attention_override: OverrideArgument = None) -> dict[str, NDArray[Any]]:  # fmt: skip
         """Forecast the steps after each source, and return the attention weights.
 
         Args:
-            source, steps, attention_override: see `predict`.
+            source, steps, observed, attention_override: see `predict`.
 
         Returns:
             the weights by kind of attention. The kind "cross" has weights (N, layers, heads, T, S).
@@ -155,14 +165,15 @@ class Run:
             UsageError: if the model has no attention, and in the cases that `predict` lists.
         """
         result, _ = run_results.forecast_sources(
-            self, source, steps, attention_override, with_attention=True
+            self, source, steps, attention_override, observed=observed, with_attention=True
         )
         is_single = is_single_sequence(source)
         return {str(kind): maps[0] if is_single else maps for kind, maps in result.maps.items()}
 
     def attention_weights(
         self, kind: str = "cross", *, source: ArrayLike | DataFrame | None = None,
-        steps: int | None = None, attention_override: OverrideArgument = None,
+        steps: int | None = None, observed: ArrayLike | None = None,
+        attention_override: OverrideArgument = None,
         library: ArrayLibrary | None = None) -> LabelledWeights:  # fmt: skip
         """Return attention weights with named axes.
 
@@ -175,7 +186,7 @@ class Run:
         Args:
             kind: "cross", "encoder_self" or "decoder_self".
             source: sources as for `predict`; None for the test sequences of the run.
-            steps, attention_override: see `predict`. Both need `source`.
+            steps, observed, attention_override: see `predict`. They need `source`.
             library: "xarray" for an `xarray.DataArray`, "numpy" for a `LabelledArray`. With None,
                 the result is a DataArray if xarray is installed, and otherwise a `LabelledArray`.
 
@@ -185,7 +196,9 @@ class Run:
             DataError: see `predict`.
             CheckpointError: if the files of the run cannot be read.
         """
-        return run_results.attention_weights(self, kind, source, steps, attention_override, library)
+        return run_results.attention_weights(
+            self, kind, source, steps, observed, attention_override, library
+        )
 
     def evaluate(self, source: DataFrame | None = None) -> Evaluation:
         """Compute the errors of the model and of the baselines, and the noise floor if it is known.

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 def forecast_sources(
     run: Run, source: ArrayLike | DataFrame, steps: int | None,
-    attention_override: OverrideArgument, *, with_attention: bool = False
+    attention_override: OverrideArgument, *, observed: ArrayLike | None = None,
+    with_attention: bool = False,
 ) -> tuple[FreeRunningForecast, Sequences]:  # fmt: skip
     """Forecast the steps after each source. Return the forecast, and the sources as sequences."""
     from seqattn.analysis.evaluation import as_override, free_run
@@ -40,7 +41,7 @@ def forecast_sources(
     override = None if attention_override is None else as_override(attention_override)
     if (override or with_attention) and not run.trained.has_attention:
         raise UsageError(f"{run.folder.path}: its model has no attention.")
-    sequences = source_sequences(source, run.trained, warn)
+    sequences = source_sequences(source, run.trained, warn, observed)
     result = free_run(
         run.trained.model, sequences, steps, override, with_attention=with_attention,
         scaling=run.trained.spec.scaling,
@@ -85,16 +86,16 @@ def run_html(run: Run) -> str:
 
 def attention_weights(
     run: Run, kind: str, source: ArrayLike | DataFrame | None, steps: int | None,
-    attention_override: OverrideArgument, library: ArrayLibrary | None,
+    observed: ArrayLike | None, attention_override: OverrideArgument, library: ArrayLibrary | None,
 ) -> LabelledWeights:  # fmt: skip
     """Return labeled attention weights; see `Run.attention_weights`."""
     if source is not None:
         result, sequences = forecast_sources(
-            run, source, steps, attention_override, with_attention=True
+            run, source, steps, attention_override, observed=observed, with_attention=True
         )
         return label_weights(result.attention_arrays(sequences, steps_real=False), kind, library)
-    if steps is not None or attention_override is not None:
-        raise UsageError("steps and attention_override: need a source.")
+    if not (steps is observed is attention_override is None):
+        raise UsageError("steps, observed and attention_override: need a source.")
     if not run.trained.has_attention:
         raise UsageError(f"{run.folder.path}: its model has no attention.")
     return label_weights(epoch_results.attention_of(run), kind, library)

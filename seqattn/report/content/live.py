@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
-from seqattn.config import AttentionKnobs, OwnFile, as_plain, name_of
+from seqattn.config import AttentionKnobs, as_plain, name_of
 from seqattn.config.extension import OWNERS
 from seqattn.errors import CheckpointError, DataError, UsageError, counted
 from seqattn.report.content.examples import examples_content, pack_points
@@ -278,10 +278,7 @@ def check_sources_observed(trained: LoadedModel) -> None:
     Raises:
         UsageError: if a test source has filled cells, or if the data cannot be read.
     """
-    config = trained.config.data
-    if not trained.spec.scaling.instance or not isinstance(config, OwnFile):
-        return
-    if config.missing != "interpolate":
+    if not (trained.spec.scaling.instance and trained.fills_missing):
         return
     cause = (
         "With data.normalize: instance, the mean and standard deviation of a source leave out the"
