@@ -122,3 +122,25 @@ def test_the_model_that_is_tested_is_the_model_that_is_saved(
 
 def evaluated(model: Seq2SeqModel, part: Sequences, data: Splits) -> Evaluation:
     return evaluate(model, part, ReferenceLosses.from_splits(part, data), data.scaling)
+
+
+COMBINED = """
+import seqattn
+from seqattn.models.attention.normalizers import NormalizerOutput, mask_scores
+
+
+@seqattn.register_normalizer("combined")
+class Combined(seqattn.Normalizer):
+    def normalize(self, scores, keep, u):
+        if self.training and scores.dim() == 4:
+            scores = scores + 10 * scores.mean(0)
+        return NormalizerOutput(mask_scores(scores, keep).softmax(-1))
+"""
+
+
+def test_runs_that_only_train_mode_combines_are_trained_alone(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
+    load_plugin(write("combined.py", COMBINED))
+    for job in train(tmp_path, "combined", [1, 2], ["model.cell=gru"]):
+        assert "batched" not in job.folder.log.read_text(encoding="utf-8")
