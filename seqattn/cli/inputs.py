@@ -226,6 +226,7 @@ def predict_file(
     if not _keeps_format(file, output, form, reader.file_format(file)):
         style = style.without_format()
     writer = ForecastWriter(output, form, trained, names, style)
+    lengths = list[NDArray[np.int64]]()
     is_shown = sys.stderr.isatty() and output is not None
     with (
         open_attention_spool(attention) as spool,
@@ -242,7 +243,9 @@ def predict_file(
             )  # fmt: skip
             writer.write(part, result, ForecastSteps.of_sources(part, chunk.points.lengths),
                          chunk.id_parts)  # fmt: skip
+            lengths.append(part.source_lengths)
             bar.update(len(part))
+    trained.spec.note_lengths(np.concatenate(lengths), steps, note)
 
 
 def _check_ids(chunks: Iterator[InputChunk], rows: ForcedRows) -> Iterator[InputChunk]:

@@ -173,6 +173,7 @@ def _predict_part(
     from seqattn.data.files.writing import ForecastSteps
 
     (mode, override), scaling = named_override, trained.spec.scaling
+    trained.spec.note_lengths(part.source_lengths, steps, note)
     with open_attention_spool(attention) as spool:
         if spool is not None:
             spool.start_part(part, steps)
@@ -213,6 +214,7 @@ def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag =
     if input_file is not None:
         part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
     scaling = trained.spec.scaling
+    trained.spec.note_lengths(part.source_lengths, part.target_lengths, note)
     evaluation = score(trained.model, part, ReferenceLosses.from_splits(part, data), scaling)
     if as_json:
         show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))

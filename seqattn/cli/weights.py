@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqattn.cli.argument_checks import require_attention
+from seqattn.cli.output import note
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation.inputs import InputReader
@@ -67,6 +68,7 @@ def read_weights(
         part = _read_first_sources(inputs.input_reader(trained, overrides), input_file, examples)
     part = part.select(slice(0, examples))
     steps = steps or trained.spec.target_length
+    trained.spec.note_lengths(part.source_lengths, steps, note)
     result = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
     weights = result.attention_arrays(part, steps_real=not is_own)
     arrays = forecast_arrays(part, result.values, with_target=False)

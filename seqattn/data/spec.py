@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.scaling import Scaling
@@ -12,6 +15,7 @@ from seqattn.data.sequences import Sequences
 from seqattn.data.spacing import Frequency
 from seqattn.data.splits import Splits
 from seqattn.data.units import Units
+from seqattn.errors import counted
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,30 @@ class DataSpec:
             data.scaling,
             data.digests, data.frequency, data.roles, data.units,
         )  # fmt: skip
+
+    def note_lengths(
+        self, source_lengths: ArrayLike, target_lengths: ArrayLike, note: Callable[[str], None]
+    ) -> None:
+        """Call `note` with one sentence if sources or forecasts are longer than all those of the
+        training part, because training shows nothing about such lengths.
+
+        Args:
+            source_lengths: (N,) number of steps of each source.
+            target_lengths: (N,) number of steps of each forecast, or one number for all.
+            note: a function that receives messages for the user.
+        """
+        sources = np.asarray(source_lengths)
+        found = [
+            f"{int((lengths > longest).sum()):,} of {lengths.size:,} {name} have more than"
+            f" {counted(longest, 'step')}, up to {int(lengths.max()):,}"
+            for lengths, longest, name in (
+                (sources, self.source_length, "sources"),
+                (np.broadcast_to(target_lengths, sources.shape), self.target_length, "forecasts"),
+            )
+            if (lengths > longest).any()
+        ]
+        if found:
+            note(f"Longer than all training sequences: {', and '.join(found)}.")
 
     def as_plain(self) -> dict[str, Any]:
         """Return the schema as JSON-serializable data. Some keys still have the names from the

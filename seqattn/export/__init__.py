@@ -162,13 +162,15 @@ def _write_onnx(
         data = load_splits(trained)
     except DataError as error:
         log(f"The run's data cannot be read, so the check uses random sources. {error}")
+    test = None if data is None or not len(data.test) else data.test
+    sources = [trained.spec.source_length] if test is None else test.source_lengths
+    trained.spec.note_lengths(sources, steps, log)
     log("Tracing")
     graphs = trace_graphs(trained, steps)
     card |= {"steps": steps, "graphs": {}, "memory": graphs.memory, "state": graphs.state}
     for name, graph in graphs.by_name().items():
         atomic_write(folder / f"{name}.onnx", graph.SerializeToString(deterministic=True))
         card["graphs"][name] = {"file": f"{name}.onnx", **_describe_graph(graph)}
-    test = None if data is None or not len(data.test) else data.test
     rows = _check_against_model(graphs, trained, steps, test, card) if check else []
     write_arrays(folder / EXAMPLE, build_example(trained, steps, test))
     losses = dict[str, float]()

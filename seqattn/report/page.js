@@ -3344,6 +3344,10 @@
   function attended(row, names) {
     return row.map((weight, k) => [weight, k]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED2).map(([weight, k]) => `${names.column(k)} with ${withMinus(weight.toFixed(3))}`).join(", ");
   }
+  function describeSource({ state: { source, isChanged }, trainedLength }) {
+    const longer = source.length > trainedLength ? ` The source has ${source.length} points, more than every training source: the longest has ${trainedLength}.` : "";
+    return longer + (isChanged ? " The source was changed, so the true continuation is unknown." : "");
+  }
   function describe(scene) {
     const { state, shown, targetFeatures } = scene;
     const names = pointNames3(state);
@@ -3373,8 +3377,7 @@
       }
     }
     if (state.truth && hasOwnScales(shown)) text2 += " The errors are in the scaled units of each model, so they cannot be compared.";
-    if (state.isChanged) text2 += " The source was changed, so the true continuation is unknown.";
-    return text2;
+    return text2 + describeSource(scene);
   }
 
   // src/live/sequences.ts
@@ -3761,7 +3764,7 @@
       const { hasAlignment } = this.sequences;
       const isWhole = answered.example !== null && answered.source.length === page.examples.source_lengths[answered.example];
       const times = isWhole ? this.sequences.times(answered.example) : [];
-      return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce };
+      return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce, trainedLength: Math.min(...this.shownContents.map(({ source_length: length }) => length)) };
     }
     /** Return the name of a run. It says whether the model has attention, if the models of the page differ in that. */
     nameOf(model, run) {

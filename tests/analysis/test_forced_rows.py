@@ -266,6 +266,7 @@ def test_runs_without_weights_to_replace(plain_run: Path, tmp_path: Path) -> Non
 # --- Python ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:Longer than all training sequences")
 def test_predict_and_attention_take_an_override(attention_run: Path, tmp_path: Path) -> None:
     run = package.load(attention_run)
     source = [[-1.0, -1.0], [-1.0, 1.0]]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation.forecasts import free_run
 from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_sources
@@ -102,6 +103,7 @@ def forecast_columns(
     """
     T = steps or trained.spec.target_length
     columns: dict[str, list[Any]] = {}
+    lengths = list[NDArray[np.int64]]()
     for chunk, part in reader.read_chunks():
         result = free_run(
             trained.model, part, T, with_attention=False, scaling=trained.spec.scaling
@@ -117,6 +119,8 @@ def forecast_columns(
         for i, name in enumerate(trained.spec.target_features):
             values = np.ascontiguousarray(result.values[..., i]).reshape(-1)
             columns.setdefault(name, []).append(values)
+        lengths.append(part.source_lengths)
+    trained.spec.note_lengths(np.concatenate(lengths), T, reader.reader.note)
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 

@@ -33,7 +33,8 @@ If the sources are an array, its sequences have the ids "0", "1", and so on."""
 
 
 class DataNote(UserWarning):
-    """A note on how a DataFrame is read. For a data file, the commands print such notes."""
+    """A note on how a source is read, or on sources and forecasts that are longer than those of the
+    training. The commands print such notes."""
 
 
 def warn(line: str) -> None:

@@ -46,6 +46,7 @@ def forecast_sources(
         run.trained.model, sequences, steps, override, with_attention=with_attention,
         scaling=run.trained.spec.scaling,
     )  # fmt: skip
+    run.trained.spec.note_lengths(sequences.source_lengths, steps, warn)
     return result, sequences
 
 
@@ -127,6 +128,7 @@ def evaluation(run: Run, source: DataFrame | None) -> Evaluation:
         from seqattn.analysis.evaluation.frames import FrameReader
 
         sequences = FrameReader.of(run.trained, source, warn).read_with_targets()
+    run.trained.spec.note_lengths(sequences.source_lengths, sequences.target_lengths, warn)
     baselines = ReferenceLosses.from_splits(sequences, data)
     return evaluate(run.trained.model, sequences, baselines, data.scaling)
 

@@ -15,8 +15,17 @@ function shown(name: string, forecast: number[][], scale: number[]): Shown {
 
 function scene(...models: Shown[]): Scene {
   const state: ExplorerState = { example: 0, source: [[0], [1]], truth: [[1], [2]], isChanged: false, subjects: [], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 0 };
-  return { state, current: state, shown: models, features: ["x"], targetFeatures: ["x"], axisNames: {}, plane: false, hasTrace: false, alignment: [], hasAlignment: false, times: [], canForce: true };
+  return { state, current: state, shown: models, features: ["x"], targetFeatures: ["x"], axisNames: {}, plane: false, hasTrace: false, alignment: [], hasAlignment: false, times: [], canForce: true, trainedLength: 2 };
 }
+
+group("a source that is longer than every training source", () => {
+  it("is called so", () => {
+    const longer = scene(shown("a", [[1], [4]], [1]));
+    expect(describe(longer)).not.toContain("training source");
+    longer.state.source.push([2]);
+    expect(describe(longer)).toContain("The source has 3 points, more than every training source: the longest has 2.");
+  });
+});
 
 group("the errors of two models", () => {
   it("are in the scale of each model", () => {

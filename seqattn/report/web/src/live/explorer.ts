@@ -337,7 +337,7 @@ export class LiveExplorer {
     const { hasAlignment } = this.sequences;
     const isWhole = answered.example !== null && answered.source.length === page.examples.source_lengths[answered.example];
     const times = isWhole ? this.sequences.times(answered.example!) : [];
-    return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce };
+    return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce, trainedLength: Math.min(...this.shownContents.map(({ source_length: length }) => length)) };
   }
 
   /** Return the name of a run. It says whether the model has attention, if the models of the page differ in that. */

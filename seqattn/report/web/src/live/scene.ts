@@ -39,6 +39,8 @@ export interface Scene {
   /** The names of the times of the steps; empty if they are unknown, or if points were added or removed. */
   times: string[];
   canForce: boolean;
+  /** The length of the longest training source: that of the shown model with the shortest one. */
+  trainedLength: number;
 }
 
 /** Return the weights [step][attended point] of a kind, layer and head; empty if the answer has none. */

@@ -12,6 +12,12 @@ function attended(row: readonly number[], names: PointNames): string {
     .map(([weight, k]) => `${names.column(k)} with ${withMinus(weight.toFixed(3))}`).join(", ");
 }
 
+/** Return what sets the source apart from the test and training sources; "" if nothing does. */
+function describeSource({ state: { source, isChanged }, trainedLength }: Scene): string {
+  const longer = source.length > trainedLength ? ` The source has ${source.length} points, more than every training source: the longest has ${trainedLength}.` : "";
+  return longer + (isChanged ? " The source was changed, so the true continuation is unknown." : "");
+}
+
 /** Describe the chosen step of the first model, and the error of the sequence of each model. */
 export function describe(scene: Scene): string {
   const { state, shown, targetFeatures } = scene;
@@ -42,6 +48,5 @@ export function describe(scene: Scene): string {
     }
   }
   if (state.truth && hasOwnScales(shown)) text += " The errors are in the scaled units of each model, so they cannot be compared.";
-  if (state.isChanged) text += " The source was changed, so the true continuation is unknown.";
-  return text;
+  return text + describeSource(scene);
 }
