@@ -42,6 +42,14 @@ from seqattn.cli.training import train_command
 from seqattn.cli.tuning import tune_command
 from seqattn.errors import SeqattnError, StorageError
 
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
+
+LOW_OPEN_FILES = 200
+"""A smaller limit on open files is raised, or refused, before the command runs."""
+
 app = typer.Typer(
     cls=CommandIndex,
     no_args_is_help=True,
@@ -118,6 +126,10 @@ def main() -> None:
     print_key_warnings()
     try:
         try:
+            if resource and resource.getrlimit(resource.RLIMIT_NOFILE)[0] in range(LOW_OPEN_FILES):
+                from seqattn.runs.storage import allow_open_files  # a slow import
+
+                allow_open_files()
             _program_with(sys.argv[1:2])(prog_name="seqattn")
         finally:
             flush_stdout()

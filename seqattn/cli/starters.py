@@ -36,7 +36,8 @@ def init_command(
     contents = {Path(file.name): file.read_bytes() for file in starter.data_files}
     contents[Path(starter.file)] = starter.text.encode()
     for path, content in contents.items():
-        is_same = path.is_file() and path.read_bytes() == content
+        is_same = path.is_file() and path.stat().st_size == len(content)
+        is_same = is_same and path.read_bytes() == content
         if path.exists() and not is_same and not force:
             raise UsageError(
                 f"{path}: already exists and is not changed. Choose another NAME, or replace the"

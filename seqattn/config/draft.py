@@ -209,7 +209,8 @@ class Draft:
         mistakes = list(self.mistakes)
         for details in found[:MAX_MISTAKES]:
             at, words = describe_error(details)
-            mistakes.append(f"{_place(at, places, self.path)}: {'.'.join(at)}: {words}")
+            dotted = ".".join(key or repr(key) for key in at)
+            mistakes.append(f"{_place(at, places, self.path)}: {dotted}: {words}")
         if mistakes:
             unique = sorted(dict.fromkeys(mistakes), key=_line)
             more = max(len(found) - MAX_MISTAKES, 0)
@@ -227,7 +228,10 @@ class Draft:
         dotted, equals, text = override.partition("=")
         path = tuple(dotted.strip().split("."))
         if not equals or not all(path):
-            self.mistakes.append(f"{origin}: expected PATH=VALUE, such as training.epochs=10.")
+            found = ", got an empty key in PATH" if equals else ""
+            self.mistakes.append(
+                f"{origin}: expected PATH=VALUE, such as training.epochs=10{found}."
+            )
             return
         try:
             document = read_yaml_text(text, origin)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BeforeValidator, Discriminator, Tag
 from pydantic.fields import FieldInfo
 
+from seqattn.config.files import read_regular_file
 from seqattn.config.knobs import (
     AttentionKnobs,
     CellKnobs,
@@ -227,7 +228,7 @@ def source_of(module: str) -> Source:
         return SOURCES[module]
     file = getattr(sys.modules.get(module), "__file__", None)
     path = Path(file).resolve() if file and Path(file).is_file() else None
-    digest = None if path is None else sha256(path.read_bytes()).hexdigest()
+    digest = None if path is None else sha256(read_regular_file(path)).hexdigest()
     return Source(module, path if module == "__main__" else None, digest)
 
 

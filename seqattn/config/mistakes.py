@@ -81,8 +81,8 @@ EXPECTED = {
 }  # fmt: skip
 """A description of the expected value, by pydantic's error type."""
 BOUNDS = {
-    "greater_than_equal": "at least {ge:g}", "greater_than": "greater than {gt:g}",
-    "less_than_equal": "at most {le:,g}", "less_than": "less than {lt:g}",
+    "greater_than_equal": ("ge", "at least"), "greater_than": ("gt", "greater than"),
+    "less_than_equal": ("le", "at most"), "less_than": ("lt", "less than"),
 }  # fmt: skip
 SECTION_TYPES = ("model_type", "model_attributes_type", "union_tag_not_found", "dict_type")
 
@@ -100,7 +100,10 @@ def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, g
     if kind in EXPECTED:
         return f"expected {EXPECTED[kind]}, {actual}{_correction(kind, given)}"
     if kind in BOUNDS:
-        return f"must be {BOUNDS[kind].format(**context)}, {actual}"
+        key, words = BOUNDS[kind]
+        bound = context[key]
+        is_whole = isinstance(bound, int)
+        return f"must be {words} {f'{bound:,}' if is_whole else f'{bound:,g}'}, {actual}"
     if kind in SECTION_TYPES:
         keys = dict.fromkeys(key for each in sections_at(path).values() for key in each.names())
         if not keys:
@@ -192,6 +195,8 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
     *parents, key = path
     parent = ".".join(parents)
     holder = f"{parent} ({tag})" if tag else parent or "the top level"
+    if not key:
+        return f"is an empty key. The keys of {holder} are {', '.join(section.names())}."
     tags_by_parent: dict[str, list[str]] = {}
     for known, _, known_tag in all_keys():
         if known[-1] == key:

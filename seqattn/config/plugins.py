@@ -24,6 +24,7 @@ from typing import Any
 
 from seqattn.config import extension
 from seqattn.config.extension import Source
+from seqattn.config.files import read_regular_file
 from seqattn.config.knobs import Config
 from seqattn.config.knobs.plugins import expand_plugin, is_file_name
 from seqattn.errors import PluginError
@@ -56,9 +57,9 @@ def load_plugin(plugin: str | Path) -> Source:
 def _load_file(path: Path) -> Source:
     path = path.resolve()
     try:
-        content = path.read_bytes()
+        content = read_regular_file(path)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or error
         raise PluginError(
             f"{path}: the plugin cannot be read ({reason}). Give the path of a Python file."
         ) from None
@@ -129,7 +130,7 @@ def _load_module(name: str) -> Source:
 
 def _digest_of(file: str | None) -> str | None:
     with contextlib.suppress(OSError, TypeError):
-        return hashlib.sha256(Path(str(file)).read_bytes()).hexdigest()
+        return hashlib.sha256(read_regular_file(Path(str(file)))).hexdigest()
     return None
 
 

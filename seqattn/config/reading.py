@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from seqattn.config.files import read_regular_file
 from seqattn.config.shipped_configs import CLONE_FOLDER, STDIN, shipped_configs
 from seqattn.errors import ConfigError
 
@@ -70,9 +70,8 @@ def read_yaml_file(path: Path, *, is_stored: bool = False) -> Document:
     try:
         if path == STDIN:
             raw = sys.stdin.buffer.read(MAX_BYTES + 1)
-        elif path.is_dir() or (is_stored and not stat.S_ISREG(path.stat().st_mode)):
-            kind = "a directory" if path.is_dir() else "not a regular file"
-            raise ConfigError(f"{path}: is {kind}. Give the path of a YAML file.")
+        elif is_stored or not path.is_fifo():
+            raw = read_regular_file(path, MAX_BYTES)
         else:
             with path.open("rb") as file:
                 raw = file.read(MAX_BYTES + 1)
@@ -81,10 +80,12 @@ def read_yaml_file(path: Path, *, is_stored: bool = False) -> Document:
         hint = f"Did you mean {meant}?" if meant else "Give the path of a YAML file."
         raise ConfigError(f"{path}: no such file. {hint}") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}). Give the path of a YAML file."
+        ) from None
     except ValueError:  # the path contains a NUL
         raise ConfigError(f"{str(path)!r}: is not a path. Give the path of a YAML file.") from None
-    if len(raw) > MAX_BYTES:
+    if len(raw) > MAX_BYTES:  # of a pipe; files are measured before they are read
         raise ConfigError(
             f"{path}: is larger than {MAX_BYTES:,} bytes; a config is a page of text."
         )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.config.files import read_regular_file
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.files.chunk import Ragged, to_offsets
 from seqattn.data.sequences import Integers, row_blocks
@@ -214,7 +215,7 @@ def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 def open_mapped(folder: Path) -> Series | None:
     """Return the series in a folder, or None if the folder is incomplete or has another version."""
     try:
-        metadata = json.loads((folder / META).read_text(encoding="utf-8"))
+        metadata = json.loads(read_regular_file(folder / META))
         if metadata["version"] != VERSION:
             return None
         arrays = {key: _map_file(folder / key, metadata["dtypes"][key], size)

@@ -28,7 +28,7 @@ from seqattn.experiments.run_environment import choose_device
 from seqattn.experiments.skip_start import starts_at_map
 from seqattn.models.attention.normalizers import build_normalizer
 from seqattn.runs import RunFolder
-from seqattn.runs.storage import read_regular_file
+from seqattn.runs.storage import physical_memory, read_regular_file
 from seqattn.training import ProcessGroup, Session, load_state, train_models
 
 TRAINED = b"trained already"
@@ -61,7 +61,9 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
     processes.check_same_training(shared_config_text(job.config), data_digest(job.data))
     content = TRAINED
     if job.is_pending:
-        content = b"" if job.checkpoint is None else read_regular_file(job.checkpoint)
+        content = (
+            b"" if job.checkpoint is None else read_regular_file(job.checkpoint, physical_memory())
+        )
     content = processes.broadcast(content)
     if content == TRAINED:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -35,8 +36,16 @@ class RunWriter:
 
     def write(self, state: RunState) -> None:
         """Write the changed files of the run in one transaction, and send the metrics of the epochs
-        to the trackers."""
+        to the trackers.
+
+        Raises:
+            OSError: if the run folder was removed, or if a file cannot be written.
+        """
         folder, job, snapshots = self.folder, self.job, state.attention_history
+        if not folder.is_run:  # the write would create the folder again, without its config
+            raise FileNotFoundError(
+                errno.ENOENT, f"Was removed ({folder.missing_files})", str(folder.path)
+            )
         with write_transaction():
             if state.best_epoch != self.written_best:
                 save_best(folder.best, state, job.config, job.spec)

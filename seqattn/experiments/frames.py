@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.config import Config, ConfigSource, Override, OwnFile, as_value, resolve
+from seqattn.config.files import read_regular_file
 from seqattn.config.plugins import with_used_plugins
 from seqattn.data.frames import frame_kind, frame_notes, write_frame
 from seqattn.data.reading import file_digest
@@ -105,7 +106,7 @@ def train_on_frames(
 
 def _is_used(path: Path, folder: RunFolder) -> bool:
     """Return whether the folder contains a run whose config refers to the file."""
-    return folder.is_run and path.name in folder.config.read_text(encoding="utf-8")
+    return folder.is_run and path.name.encode() in read_regular_file(folder.config)
 
 
 def _resolve_config(

@@ -231,11 +231,21 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             place = error.filename or jobs[0].folder.path
             raise StorageError(
-                f"{place}: {error.strerror or error}. The checkpoints on disk are complete."
-                " When the problem is solved, continue with train --resume, or repeat the"
-                " compare command."
+                f"{place}: {error.strerror or error}. {describe_saved(jobs)}"
             ) from None
         raise
+
+
+def describe_saved(jobs: Sequence[Job]) -> str:
+    """Return how many of the runs whose training has failed have a checkpoint on disk, and how to
+    continue."""
+    saved = sum(job.folder.is_run and job.folder.last.exists() for job in jobs)
+    found = f"Runs with a checkpoint on disk: {saved} of {len(jobs)}."
+    if saved == len(jobs):
+        found = "The checkpoints on disk are complete."
+    is_left = any(job.folder.is_run for job in jobs)
+    how = "continue with train --resume" if is_left else "train again without --resume"
+    return f"{found} When the problem is solved, {how}, or repeat the compare command."
 
 
 def log_end(jobs: Sequence[Job], error: BaseException) -> None:

@@ -26,14 +26,17 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
 from seqattn.errors import DistributedError
-from seqattn.experiments.group_training import Resources, log_end
+from seqattn.experiments.group_training import Resources, describe_saved, log_end
 from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.worker_count import expected_seconds
 from seqattn.experiments.worker_main import ENDING_SECONDS, POLL_INTERVAL_SECONDS, work
 from seqattn.experiments.worker_task import WorkerTask
 from seqattn.runs.fork_server import blocked_stop_signals, start_fork_server
-from seqattn.runs.storage import physical_memory
+from seqattn.runs.storage import allow_open_files, physical_memory
+
+FILES_PER_WORKER = 3
+"""The number of open files of this process for each worker: a connection and two ends of pipes."""
 
 
 @dataclass
@@ -215,7 +218,7 @@ class _Pool:
             self._fail(content)
         elif kind == "lost":
             error = DistributedError(
-                _describe_loss(worker.process.exitcode, was_ready=worker.is_ready)
+                _describe_loss(worker.process.exitcode, group, was_ready=worker.is_ready)
             )
             log_end(group, error)
             self._fail(error)
@@ -251,6 +254,7 @@ def train_in_workers(
             pickled. The other workers save their groups first.
         SeqattnError: see `train_group`.
     """
+    allow_open_files(sum(map(len, groups)) + FILES_PER_WORKER * count)
     pool = _Pool(groups, replace(resources, workers=count), callbacks, count)
     pool.train()
     if pool.error is not None:
@@ -258,7 +262,7 @@ def train_in_workers(
     return [pool.trained.get(k, list(group)) for k, group in enumerate(groups)]
 
 
-def _describe_loss(exit_code: int | None, *, was_ready: bool) -> str:
+def _describe_loss(exit_code: int | None, jobs: Sequence[Job], *, was_ready: bool) -> str:
     remedy = ""
     if exit_code is not None and exit_code < 0:
         name = _signal_name(-exit_code)
@@ -273,10 +277,7 @@ def _describe_loss(exit_code: int | None, *, was_ready: bool) -> str:
                 'In a Python script, workers need the guard if __name__ == "__main__":, and'
                 " workers=1 needs none."
             )
-    return (
-        f"a worker process was ended {reason}. The checkpoints on disk are complete. Repeat the"
-        f" compare command, or use train --resume, to continue. {remedy}".rstrip()
-    )
+    return f"a worker process was ended {reason}. {describe_saved(jobs)} {remedy}".rstrip()
 
 
 def _signal_name(number: int) -> str:

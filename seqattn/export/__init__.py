@@ -34,7 +34,7 @@ from seqattn.analysis.evaluation.load_run import load_splits, open_run, remove_p
 from seqattn.config import as_plain, to_yaml
 from seqattn.errors import CheckpointError, DataError, UsageError, install_command
 from seqattn.runs import find_run
-from seqattn.runs.storage import atomic_write, write_arrays
+from seqattn.runs.storage import atomic_write, read_regular_file, write_arrays
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -296,7 +296,7 @@ def _check_output(output: Path, overwrite: bool) -> None:
     if not any(output.iterdir()):
         return
     with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):
-        if json.loads((output / CARD).read_bytes()).get("made_by") == MADE_BY:
+        if json.loads(read_regular_file(output / CARD)).get("made_by") == MADE_BY:
             other = sorted(path.name for path in output.iterdir() if path.name not in EXPORT_FILES)
             if other:
                 raise UsageError(

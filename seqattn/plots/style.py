@@ -227,8 +227,14 @@ def tick_positions(count: int, max_ticks: int) -> list[int]:
 
 
 def set_date_ticks(axis: Axis, max_ticks: int) -> None:
-    """Set the ticks of an axis of dates. The part that all dates share is below the axis."""
-    locator = dates.AutoDateLocator(minticks=2, maxticks=max_ticks)  # type: ignore[no-untyped-call]
+    """Set about `max_ticks` ticks of an axis of dates. The part that all dates share is below the
+    axis."""
+    # An axis of 47 hours has ticks every 12 hours, which is the largest interval of the locator.
+    # One more tick lets these intervals cover all axes that are too short for the next unit.
+    maxticks = dict.fromkeys((dates.YEARLY, dates.DAILY, dates.MICROSECONDLY), max_ticks)
+    shorter = (dates.MONTHLY, dates.HOURLY, dates.MINUTELY, dates.SECONDLY)
+    maxticks |= dict.fromkeys(shorter, max_ticks + 1)
+    locator = dates.AutoDateLocator(minticks=2, maxticks=maxticks)  # type: ignore[no-untyped-call]
     axis.set_major_locator(locator)
     axis.set_major_formatter(
         dates.ConciseDateFormatter(locator, offset_formats=DATE_OFFSETS)  # type: ignore[no-untyped-call]

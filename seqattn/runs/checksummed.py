@@ -133,13 +133,7 @@ def _metadata(path: Path, header: bytes) -> dict[str, Any]:
 
 def _content(path: Path) -> bytes:
     try:
-        size = path.stat().st_size
-        if size > physical_memory():
-            raise CheckpointError(
-                f"{path}: has {size / 2**30:.0f} GiB, which is more than the memory of this"
-                " machine."
-            )
-        return read_regular_file(path)
+        return read_regular_file(path, physical_memory())
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint.") from None
     except OSError as error:

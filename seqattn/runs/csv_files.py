@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,8 @@ class EpochRecord:
 
 
 METRICS = tuple(field.name for field in dataclasses.fields(EpochRecord))
+SPLIT = ("sequence", "part", "first_step", "last_step")
+DATA_FILES = ("file", "sha256")
 
 
 def write_metrics(path: Path, history: Sequence[EpochRecord]) -> None:
@@ -72,14 +75,12 @@ def read_metrics(path: Path) -> list[EpochRecord]:
     Raises:
         CheckpointError: if the file is missing, or is not a metrics file.
     """
+    rows = _read_rows(path, METRICS)
     try:
-        header, *rows = _read_rows(path) or [[]]
-        if tuple(header) != METRICS:
-            raise ValueError(f"its header is not {','.join(METRICS)}")
         history = [EpochRecord.from_row([float(cell) for cell in row]) for row in rows]
         if [record.epoch for record in history] != list(range(1, len(history) + 1)):
             raise ValueError("its epochs are not numbered from 1")
-    except (OSError, ValueError, TypeError, csv.Error) as error:
+    except ValueError as error:
         raise CheckpointError(f"{path}: cannot be read: {error}.") from None
     return history
 
@@ -87,28 +88,30 @@ def read_metrics(path: Path) -> list[EpochRecord]:
 def write_split(path: Path, split: Sequence[tuple[str, str, str, str]]) -> None:
     """Write `split.csv`. Each row describes a range of time steps that one part of the data takes
     from a series: the id of the series, the part, and the first and last step of the range."""
-    _write_rows(path, ("sequence", "part", "first_step", "last_step"), split)
+    _write_rows(path, SPLIT, split)
 
 
 def read_split(path: Path) -> list[tuple[str, ...]]:
-    """Read `split.csv`. Return an empty list if the file is missing or unreadable."""
-    try:
-        return [tuple(row) for row in _read_rows(path)[1:]]
-    except (OSError, ValueError, csv.Error):
-        return []
+    """Read `split.csv`. Return an empty list if the file is missing.
+
+    Raises:
+        CheckpointError: if the file cannot be read.
+    """
+    return [tuple(row) for row in _read_rows(path, SPLIT)] if os.path.lexists(path) else []
 
 
 def write_data_files(path: Path, digests: Mapping[str, str]) -> None:
     """Write `files.csv`, with the names and the SHA-256 digests of the data files."""
-    _write_rows(path, ("file", "sha256"), digests.items())
+    _write_rows(path, DATA_FILES, digests.items())
 
 
 def read_data_files(path: Path) -> dict[str, str]:
-    """Read `files.csv`. Return an empty dict if the file is missing or unreadable."""
-    try:
-        return dict(_read_rows(path)[1:])
-    except (OSError, ValueError, csv.Error):
-        return {}
+    """Read `files.csv`. Return an empty dict if the file is missing.
+
+    Raises:
+        CheckpointError: if the file cannot be read.
+    """
+    return dict(_read_rows(path, DATA_FILES)) if os.path.lexists(path) else {}
 
 
 def _write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -119,5 +122,22 @@ def _write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[objec
     atomic_write(path, text.getvalue().encode())
 
 
-def _read_rows(path: Path) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(read_regular_file(path).decode(), newline="")))
+def _read_rows(path: Path, header: Sequence[str]) -> list[list[str]]:
+    """Read the rows below the header.
+
+    Raises:
+        CheckpointError: if the file cannot be read, has another header, or has a row of another
+            length.
+    """
+    try:
+        text = io.TextIOWrapper(io.BytesIO(read_regular_file(path)), "utf-8", newline="")
+        found, *rows = list(csv.reader(text)) or [[]]
+        if found != [*header]:
+            raise ValueError(f"its header is not {','.join(header)}")
+        for number, row in enumerate(rows, 1):
+            if len(row) != len(header):
+                raise ValueError(f"row {number} has {len(row)} cells instead of {len(header)}")
+    except (OSError, ValueError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{path}: cannot be read: {reason}.") from None
+    return rows

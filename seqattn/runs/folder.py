@@ -12,6 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from seqattn.config.files import describe_absence
 from seqattn.errors import CheckpointError
 from seqattn.runs import array_files, csv_files, json_files, train_log
 from seqattn.runs.csv_files import EpochRecord
@@ -97,7 +98,7 @@ class RunFolder:
     def missing_files(self) -> str:
         """The missing files that `is_run` requires, as text such as "no config.yaml"."""
         needed = (self.config, self.environment)
-        return " and ".join(f"no {file.name}" for file in needed if not file.is_file())
+        return " and ".join(describe_absence(file) for file in needed if not file.is_file())
 
     @property
     def is_available(self) -> bool:

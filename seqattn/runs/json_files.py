@@ -339,7 +339,7 @@ def _read_json(
         raw = read_regular_file(path)
         content = json.loads(raw, parse_constant=_reject_constant)
     except (OSError, ValueError, RecursionError) as error:
-        reason = "it is empty" if raw == b"" else str(error)
+        reason = "it is empty" if raw == b"" else getattr(error, "strerror", None) or error
         raise CheckpointError(f"{path}: cannot be read as JSON ({reason}). {remedy}") from None
     if not isinstance(content, dict):
         kind = "a list" if isinstance(content, list) else "a single value"

@@ -56,7 +56,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.filename is not None:
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:

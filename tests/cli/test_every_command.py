@@ -22,7 +22,7 @@ Command = Callable[..., Ended]
     ("words", "code", "message"),
     [
         (["train", "none.yaml"], 2, "none.yaml: no such file"),
-        (["train", "."], 2, ".: is a directory"),
+        (["train", "."], 2, ".: cannot be read (Is a directory"),
         (["train", "my.yaml", "--set", "model.hidden=3"], 2, "Did you mean model.hidden_dim?"),
         (["train", "my.yaml", "--name", "../up"], 2, '--set name="../up": name: may have'),
         (["train", "my.yaml", "--name", "a/b"], 2, "name: may have up to 100 letters"),

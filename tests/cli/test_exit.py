@@ -8,13 +8,14 @@ import resource
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from seqattn import __main__, cli
 from seqattn.cli import stop_signals
-from tests.conftest import fresh_process
+from tests.conftest import Ended, fresh_process
 
 
 def test_a_data_error_is_the_only_line_on_stderr(tmp_path: Path) -> None:
@@ -23,6 +24,16 @@ def test_a_data_error_is_the_only_line_on_stderr(tmp_path: Path) -> None:
     done = fresh_process(["data", "check", "empty.csv"], tmp_path)
     assert done.returncode == 3
     assert done.stderr == "seqattn: empty.csv: has a header but no rows.\n"
+
+
+def test_too_few_open_files_are_refused_before_anything_is_done(
+    seqattn: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
+    done = seqattn("train", "squares")
+    assert (done.code, done.out) == (5, "")
+    assert "needs 49 open files, but this process may have at most 8. Raise the limit" in done.err
+    assert not [*Path().iterdir()]
 
 
 @pytest.mark.parametrize("library", ["duckdb", "onnx"])

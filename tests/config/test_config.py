@@ -228,7 +228,7 @@ def test_a_pipe_is_read_as_a_config_but_not_in_a_run_folder(tmp_path: Path) -> N
     writer.start()
     assert resolve(pipe).config.seed == 4
     writer.join()
-    with pytest.raises(ConfigError, match="is not a regular file"):
+    with pytest.raises(ConfigError, match="Is a named pipe, not a regular file"):
         read_stored(pipe)
 
 
@@ -295,7 +295,10 @@ def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
         ("seed: " + "9" * 5000 + "\n", "FILE:1: seed: a number of 5000 digits is too long"),
         (b"name: caf\xe9\n", "FILE:1: byte 0xe9 is not UTF-8"),
         (b"name: a\x00b\n", "FILE:1: character 0x0 is not allowed"),
-        (b"#" * (MAX_BYTES + 1), "FILE: is larger than 1,000,000 bytes"),
+        (
+            b"#" * (MAX_BYTES + 1),
+            "FILE: cannot be read (Its 1,000,001 bytes exceed the limit of 1,000,000 bytes)",
+        ),
     ],
     ids=range(20),
 )
@@ -312,7 +315,9 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
 
 
 def test_paths_that_are_no_config(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is a directory. Give the path of a YAML file"):
+    with pytest.raises(
+        ConfigError, match=r"\(Is a directory, not a regular file\). Give the path of a YAML file"
+    ):
         resolve(tmp_path)
     with pytest.raises(ConfigError, match="no such file. Give the path of a YAML file"):
         resolve(tmp_path / "none.yaml")
@@ -368,9 +373,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("seed: 1.0", "seed: expected a whole number, got 1.0."),
         ("seed: null", "seed: expected a whole number, got nothing (null)."),
         ("seed: -1", "seed: must be at least 0, got -1."),
-        ("seed: 99999999999999999999999", "seed: must be at most"),
+        ("seed: 99999999999999999999999", "seed: must be at most 9,223,372,036,854,775,807, got"),
+        ("model: {'': 1}", "model.'': is an empty key. The keys of model (recurrent) are kind,"),
+        ("'': {a: 1}", "FILE:1: '': is an empty key. The keys of the top level are name,"),
         ("data: {n_train: 0}", "data.n_train: must be at least 1, got 0."),
-        ("data: {n_train: 10000001}", "data.n_train: must be at most 1e+07"),
+        ("data: {n_train: 10000001}", "data.n_train: must be at most 10,000,000, got 10000001."),
         ("data: {noise: .nan}", "data.noise: expected a finite number, got nan."),
         ("data: {noise: .inf}", "data.noise: expected a finite number, got inf."),
         ("data: {noise: [1]}", "data.noise: expected a number, got a list."),
@@ -420,7 +427,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("name: -q", "name: may have up to 100 letters"),
         ("name: 5", "name: expected text, got 5."),
     ],
-    ids=range(67),
+    ids=range(69),
 )  # fmt: skip
 def test_a_mistake_says_where_what_and_what_would_do(tmp_path: Path, text: str, words: str) -> None:
     assert words in mistakes(tmp_path, text)
@@ -436,6 +443,10 @@ def test_all_mistakes_come_at_once_in_order(tmp_path: Path) -> None:
     assert lines[0] == "FILE: 8 mistakes."
     assert [line.split(":")[1] for line in lines[1:5]] == ["1", "2", "4", "6"]
     assert "--set what: expected PATH=VALUE, such as training.epochs=10." in message
+    assert (
+        "--set training.=1: expected PATH=VALUE, such as training.epochs=10, got an empty key"
+        in message
+    )
     assert "--set data.noise.deep=1: data.noise is not a section." in message
     assert "--set training.epochs=0: training.epochs: must be at least 1, got 0." in message
 

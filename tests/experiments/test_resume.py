@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from seqattn.analysis.comparison import read_comparison
 from seqattn.config import Config, resolve
 from seqattn.errors import CheckpointError, Interrupted, StorageError
 from seqattn.experiments import Callbacks, run_folders, seeds_of, train_many
-from seqattn.runs import RunFolder
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.checkpoint_file import describe_checkpoint
 from seqattn.runs.storage import limits
 from seqattn.runs.storage.atomic import _PendingFile
@@ -190,8 +190,51 @@ def test_locks_of_many_runs_are_no_more_than_open_files(monkeypatch: pytest.Monk
     assert asked == [(300 + limits.RESERVED_FDS, 4096)]
     limits.allow_open_files(4000)
     assert asked[1:] == [(4096, 4096)]
-    with pytest.raises(StorageError, match=r"may have at most 4,096 \(ulimit -n\)"):
+    with pytest.raises(
+        StorageError, match=r"may have at most 4,096. Train fewer .* \(ulimit -n 4296\)"
+    ):
         limits.allow_open_files(4096)
+    for hard, runs in ((limits.MIN_OPEN_FILES, 1), (limits.MIN_OPEN_FILES + 59, 60)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, hard=hard: (hard, hard))
+        limits.allow_open_files(runs - 1)
+        with pytest.raises(StorageError, match=r"at most \d+\..*aise the limit \(ulimit -n \d+\)"):
+            limits.allow_open_files(runs)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_folder_that_is_removed_is_not_made_again(seeds: int, tmp_path: Path) -> None:
+    """Another process removes the run, with its checkpoints, while it is trained."""
+
+    def remove(record: EpochRecord) -> None:
+        if record.epoch == 2:
+            shutil.rmtree(tmp_path / "s", ignore_errors=True)
+
+    with pytest.raises(
+        StorageError,
+        match=rf"checkpoint on disk: 0 of {seeds}\. .*train again without --resume",
+    ):
+        train_many(
+            seeds_of(base(), tmp_path / "s", seeds), threads=1, callbacks=Callbacks(epoch=remove)
+        )
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(1000, "Runs with a checkpoint on disk: 0 of 1. When the problem is solved, continue with"),
+     (0, "The checkpoints on disk are complete. When the problem is solved, continue with")],
+)  # fmt: skip
+def test_a_failed_save_says_what_is_on_disk(
+    seconds: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: RunFolder, history: Sequence[EpochRecord]) -> None:
+        if len(history) == 8:
+            raise OSError(28, "No space left on device", str(folder.metrics))
+
+    monkeypatch.setattr(RunFolder, "write_metrics", full)
+    config = base(f"training.checkpoint_seconds={seconds}")
+    with pytest.raises(StorageError, match=words):
+        train_many(seeds_of(config, tmp_path / "s", 1), threads=1)
 
 
 def test_what_folders_of_one_disk_need_is_added_up(tmp_path: Path) -> None:

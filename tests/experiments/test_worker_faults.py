@@ -300,7 +300,7 @@ def test_stop_signals_are_blocked_while_a_worker_starts(
 
 def test_the_loss_of_a_worker_is_described() -> None:
     def describe(code: int, *, was_ready: bool = True) -> str:
-        return worker_processes._describe_loss(code, was_ready=was_ready)
+        return worker_processes._describe_loss(code, [], was_ready=was_ready)
 
     assert "ended by signal 45." in describe(-45)
     assert "ended by SIGSEGV." in describe(-11)

@@ -172,10 +172,11 @@ def _become(asked: dict[str, Any], stderr_fd: int) -> None:
 
 
 def _plan(plan: dict[str, Any]) -> None:
+    from seqattn.config import files
     from seqattn.experiments import train_runs
     from seqattn.plots import run_pictures
     from seqattn.runs import checksummed
-    from seqattn.runs.storage import arrays, atomic, files, locks
+    from seqattn.runs.storage import arrays, atomic, locks
     from seqattn.training import loop
 
     if plan.get("no_precheck"):

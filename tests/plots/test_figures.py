@@ -319,6 +319,32 @@ def test_features_that_are_no_plane_are_drawn_over_their_dates() -> None:
     assert between.get_xdata()[0] == np.datetime64("2024-02-09T12")
 
 
+@pytest.mark.parametrize(
+    ("unit", "span"), [("M", 20), ("h", 40), ("h", 8), ("m", 100), ("m", 9), ("s", 100)]
+)
+def test_dates_of_every_span_have_ticks_that_do_not_overlap(unit: str, span: int) -> None:
+    """Some spans lie between the largest interval of a unit and the next unit."""
+    lines = np.zeros((12, 2)), np.zeros((4, 2))
+    first = np.datetime64("2024-01-01", unit)
+    first, last = (time.astype("datetime64[us]") for time in (first, first + span))
+    times = first + np.linspace(0, 1, 16) * (last - first)
+    figure = paths_figure(
+        [lines[0]] * 3, [lines[1]] * 3, [lines[1]] * 3, titles=["a", "b", "c"],
+        features=["temp", "humidity"], details=Details(times=[times] * 3),
+    )  # fmt: skip
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    for axes in figure.axes[3:]:  # only the last row has labels
+        low, high = axes.get_xlim()
+        shown = [
+            label.get_window_extent(renderer)
+            for place, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+            if low <= place <= high and label.get_text()
+        ]
+        assert 2 <= len(shown) <= 5
+        assert all(a.x1 < b.x0 for a, b in itertools.pairwise(shown))
+
+
 def boxes_of(axes: Axes) -> list[Bbox]:
     """The boxes of the numbers in a panel, in pixels."""
     renderer = FigureCanvasAgg(axes.figure).get_renderer()  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 from seqattn.analysis.comparison import read_comparison
-from seqattn.errors import CheckpointError
+from seqattn.analysis.evaluation.forced_file import read_rows
+from seqattn.config import load_plugin, read_stored
+from seqattn.errors import CheckpointError, SeqattnError
 from seqattn.runs import (
     RunFolder,
     read_environment,
@@ -181,6 +184,55 @@ def test_what_is_missing_is_named(mine: RunFolder, seqattn: Command) -> None:
     assert done.code == 4
     assert "(no environment.json)" in done.err
     assert "config.yaml" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("pipe", "environment.json is a named pipe"), ("folder", "environment.json is a directory"),
+     ("link", "environment.json is a broken link")],
+)  # fmt: skip
+def test_what_is_no_file_is_described(
+    kind: str, words: str, mine: RunFolder, seqattn: Command
+) -> None:
+    mine.environment.unlink()
+    make: dict[str, Callable[[Path], None]] = {
+        "pipe": os.mkfifo, "folder": Path.mkdir, "link": lambda path: path.symlink_to("nowhere")
+    }  # fmt: skip
+    make[kind](mine.environment)
+    done = seqattn("report", mine.path)
+    assert done.code == 4
+    assert f"is not a run folder ({words})" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("metrics.csv", RunFolder.read_metrics), ("split.csv", RunFolder.read_split),
+        ("files.csv", RunFolder.read_data_files), ("summary.json", RunFolder.read_summary),
+        ("environment.json", RunFolder.read_environment),
+        ("trackers.json", RunFolder.read_trackers),
+        ("comparison.json", lambda folder: read_manifest(folder.path / "comparison.json")),
+        ("tune.json", lambda folder: read_search(folder.path / "tune.json")),
+        ("config.yaml", lambda folder: read_stored(folder.config)),
+        ("plugin.py", lambda folder: load_plugin(folder.path / "plugin.py")),
+        ("rows.json", lambda folder: read_rows(folder.path / "rows.json")),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_too_large_is_not_read(
+    name: str, read: Callable[[RunFolder], object], tmp_path: Path
+) -> None:
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(50 * 2**30)
+    with pytest.raises(SeqattnError, match=rf"{name}: .*Its 53,687,091,200 bytes exceed the limit"):
+        read(RunFolder(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"x,y\n", b"file,sha256\na\n", b"file,sha256\n\xff,b\n"])
+def test_a_list_of_data_files_that_cannot_be_read(content: bytes, mine: RunFolder) -> None:
+    assert mine.read_data_files() == {}
+    mine.data_files.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"files\.csv: cannot be read: "):
+        mine.read_data_files()
 
 
 # --- runs that are not what their folder says -----------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 from seqattn.analysis.comparison import ComparisonResult, describe_result
 from seqattn.analysis.comparison.columns import seed_results
 from seqattn.analysis.comparison.tables import describe_references, variant_table
+from seqattn.config.files import read_regular_file
 from seqattn.errors import SeqattnError
 from seqattn.runs import RunFolder
 from seqattn.runs.titles import sequence_titles
@@ -162,6 +163,6 @@ def _shows_result(picture: Path, result: ComparisonResult) -> bool:
     try:
         if picture.stat().st_mtime_ns < table.stat().st_mtime_ns:
             return False
-        return table.read_bytes() == seed_results(result).csv().encode()
+        return read_regular_file(table) == seed_results(result).csv().encode()
     except OSError:
         return False

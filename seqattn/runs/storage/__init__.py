@@ -1,5 +1,6 @@
 """The storage of files: atomic writes, arrays, folder locks and the limits of the machine."""
 
+from seqattn.config.files import open_to_append, read_regular_file
 from seqattn.runs.storage.arrays import (
     MAX_UNPACKED_BYTES,
     MIN_COMPRESSED_BYTES,
@@ -18,7 +19,6 @@ from seqattn.runs.storage.atomic import (
     write_transaction,
 )
 from seqattn.runs.storage.background import BackgroundWriter
-from seqattn.runs.storage.files import open_to_append, read_regular_file
 from seqattn.runs.storage.limits import (
     allow_open_files,
     check_free_space,

@@ -13,9 +13,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.config.files import open_regular
 from seqattn.errors import CheckpointError
 from seqattn.runs.storage.atomic import open_atomic
-from seqattn.runs.storage.files import open_regular
 
 CHUNK_BYTES = 2**16
 """The number of bytes that are read at a time to reach the end of an array."""

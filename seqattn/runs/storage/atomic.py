@@ -127,7 +127,7 @@ def _reraise_for(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
 def atomic_write(
@@ -193,7 +193,7 @@ def open_atomic(
         if isinstance(error, BrokenPipeError):  # raised by a print in the block
             raise
         if isinstance(error, OSError) and error.filename is None:  # errors of a write have no path
-            raise OSError(error.errno, error.strerror, str(path)) from None
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from None
         raise
     finally:
         if _transaction.pending is None:

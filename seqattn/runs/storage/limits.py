@@ -10,8 +10,10 @@ from pathlib import Path
 
 from seqattn.errors import StorageError
 
+MIN_OPEN_FILES = 48
+"""The number of open files that a process needs at least in addition to one lock per run."""
 RESERVED_FDS = 200
-"""The number of file descriptors that a process needs in addition to one lock per run."""
+"""The number of open files that are allowed, if possible, in addition to one lock per run."""
 
 
 def check_free_space(needed: Mapping[Path, int]) -> None:
@@ -41,9 +43,9 @@ def check_free_space(needed: Mapping[Path, int]) -> None:
             )
 
 
-def allow_open_files(count: int) -> None:
-    """Raise the limit on open files of this process so that `count` runs can be trained at the same
-    time.
+def allow_open_files(runs: int = 1) -> None:
+    """Raise the limit on open files of this process, so that a command can train a number of runs
+    at the same time.
 
     Raises:
         StorageError: if the system does not allow that many files.
@@ -53,17 +55,21 @@ def allow_open_files(count: int) -> None:
     except ImportError:  # the platform has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed, unlimited = count + RESERVED_FDS, resource.RLIM_INFINITY
-    if soft == unlimited or needed <= soft:
+    needed, wanted = runs + MIN_OPEN_FILES, runs + RESERVED_FDS
+    unlimited = resource.RLIM_INFINITY
+    if soft == unlimited or wanted <= soft:
         return
-    if hard != unlimited and count >= hard:
+    if hard != unlimited and needed > hard:
+        subject, remedy = "seqattn needs", "Raise"
+        if runs > 1:
+            subject, remedy = f"{runs:,} concurrent runs need", "Train fewer runs at once, or raise"
         raise StorageError(
-            f"{count:,} concurrent runs need as many open files, but this process may have at most"
-            f" {hard:,} (ulimit -n). Train fewer runs at once, or raise the limit."
+            f"{subject} {needed:,} open files, but this process may have at most {hard:,}. {remedy}"
+            f" the limit (ulimit -n {wanted})."
         )
     with contextlib.suppress(ValueError, OSError):  # opening too many files then raises the error
         resource.setrlimit(
-            resource.RLIMIT_NOFILE, (needed if hard == unlimited else min(needed, hard), hard)
+            resource.RLIMIT_NOFILE, (wanted if hard == unlimited else min(wanted, hard), hard)
         )
 
 

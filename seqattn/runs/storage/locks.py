@@ -9,9 +9,9 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from seqattn.config.files import open_regular, read_regular_file
 from seqattn.errors import FolderLockedError
 from seqattn.runs.storage.atomic import TMP_SUFFIX
-from seqattn.runs.storage.files import open_regular, read_regular_file
 
 LOCK_NAME = ".lock"
 """The name of the lock file in a folder."""
