@@ -6,9 +6,11 @@ import errno
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from seqattn.experiments.job import Callbacks, Job
 from seqattn.experiments.results import write_divergence
+from seqattn.experiments.run_folders import begin_run
 from seqattn.experiments.trackers import RunTrackers
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import BackgroundWriter, write_transaction
@@ -25,18 +27,40 @@ class RunWriter:
         job: the job of the run.
         counts: numbers of threads and processes, for the checkpoints; see `save_state`.
         trackers: the trackers of the run.
+        environment: entries of `environment.json` that all runs share.
+
+    Attributes:
+        has_begun: whether the folder contains the files of `begin_run`.
     """
 
-    def __init__(self, job: Job, counts: Mapping[str, int], trackers: RunTrackers) -> None:
+    def __init__(
+        self,
+        job: Job,
+        counts: Mapping[str, int],
+        trackers: RunTrackers,
+        environment: Mapping[str, Any],
+    ) -> None:
         self.job, self.folder, self.counts = job, job.folder, counts
+        self.environment, self.has_begun = environment, not job.keeps_files
         self.written_best = self.written_snapshots = 0
         self.written_parameters: list[int] = []
         self.left_out: str | None = None
         self.trackers = trackers
 
+    def begin(self) -> None:
+        """Call `begin_run`, unless the run has begun."""
+        if not self.has_begun:
+            begin_run(self.job, self.environment, self.counts["threads"], self.trackers.records)
+            self.has_begun = True
+
+    def save(self, state: RunState) -> None:
+        """Write the changed files of the run in one transaction, and then send the metrics of the
+        epochs to the trackers."""
+        self.write(state)
+        self.trackers.log_epochs(state.history)
+
     def write(self, state: RunState) -> None:
-        """Write the changed files of the run in one transaction, and send the metrics of the epochs
-        to the trackers.
+        """Write the changed files of the run in one transaction.
 
         Raises:
             OSError: if the run folder was removed, or if a file cannot be written.
@@ -46,7 +70,9 @@ class RunWriter:
             raise FileNotFoundError(
                 errno.ENOENT, f"Was removed ({folder.missing_files})", str(folder.path)
             )
+        self._log_interval(state)
         with write_transaction():
+            self.begin()
             if state.best_epoch != self.written_best:
                 save_best(folder.best, state, job.config, job.spec)
                 self.written_best = state.best_epoch
@@ -59,17 +85,18 @@ class RunWriter:
                 counts=self.counts,
             )  # fmt: skip
             folder.write_metrics(state.history)
-        self.trackers.log_epochs(state.history)
 
     def _write_parameters(self, state: RunState) -> None:
-        """Write the parameter history if it has changed. If the history lacks some of the requested
-        epochs, log a message."""
+        """Write the parameter history if it has changed."""
         history = state.parameter_history
         shapes = {name: tuple(tensor.shape) for name, tensor in state.weights.items()}
         epochs = [frame.epoch for frame in history]
         if history and epochs != self.written_parameters:
             write_parameter_history(self.folder.parameter_history, history, shapes)
             self.written_parameters = epochs
+
+    def _log_interval(self, state: RunState) -> None:
+        """Log a message if the parameter history lacks some of the requested epochs."""
         left_out = describe_interval(
             self.job.config.training.record_attention, state.epoch, self.job.parameters
         )
@@ -129,14 +156,20 @@ class FolderSession(Session):
         self.saved_at = time.monotonic()
 
     def _write(self, progress: Sequence[RunProgress]) -> None:
+        saves = list[tuple[RunWriter, RunState]]()
+        for each in progress:
+            assert each.state is not None
+            saves.append((self.writers[each.run], each.state))
+        # The first save of a run may replace its log, so this thread must not log at the same time.
+        if self.background is not None and all(writer.has_begun for writer, _ in saves):
+            for writer, state in saves:
+                self.background.submit(partial(writer.save, state))
+            return
         with write_transaction():
-            for each in progress:
-                assert each.state is not None
-                write = partial(self.writers[each.run].write, each.state)
-                if self.background is None:
-                    write()
-                else:
-                    self.background.submit(write)
+            for writer, state in saves:
+                writer.write(state)
+        for writer, state in saves:
+            writer.trackers.log_epochs(state.history)
 
     def epoch_end(self, progress: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         for each in progress:

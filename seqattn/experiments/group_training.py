@@ -19,6 +19,7 @@ from seqattn.experiments.results import ReferencesOfData, write_results
 from seqattn.experiments.run_folders import environment_of
 from seqattn.experiments.skip_start import build_initial_model, describe_skip_start
 from seqattn.experiments.trackers import TrackersOfRuns, end_trackers
+from seqattn.runs import train_log
 from seqattn.runs.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
     Batch,
@@ -71,13 +72,40 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     runs = build_runs(jobs, resources.device)
     threads, reason = _choose_threads(jobs, runs, resources)
     torch.set_num_threads(threads)
-    _log_start(jobs, resources, threads, reason)
-    _show_start_messages(jobs, callbacks)
     # Many runs save together, with one wait for the disk. A single run saves while it trains.
     background = BackgroundWriter() if len(jobs) == 1 else None
     processes = resources.processes
     counts = {"threads": threads, "processes": 1 if processes is None else processes.size}
-    states = {
+    replaced = [job.folder.path for job in jobs if job.replaces]
+    with train_log.hold_lines(replaced):
+        _log_start(jobs, resources, threads, reason)
+        _show_start_messages(jobs, callbacks)
+        states = _states_with_histories(jobs, runs)
+        with TrackersOfRuns(jobs, callbacks) as trackers:
+            writers = {
+                run: RunWriter(job, counts, trackers[job.folder.path], resources.environment)
+                for run, job in zip(runs, jobs, strict=True)
+            }
+            session = FolderSession(writers, callbacks, background)
+            with _log_errors(jobs), background or contextlib.nullcontext():
+                trained = train_models(runs, session, states=states, processes=processes)
+            jobs = _finish_jobs(jobs, trained, writers)
+    unfinished = [job for job in jobs if job.is_pending]
+    if processes is not None and processes.stopped:
+        own = callbacks.stop  # 0 if only another process received the signal
+        callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
+    if unfinished:
+        epoch = unfinished[0].position[0] + 1
+        hint = f" in epoch {epoch}; to continue, use --resume with the same config and --set"
+        raise_if_stopped(callbacks, unfinished, hint)
+    return jobs
+
+
+def _states_with_histories(
+    jobs: Sequence[Job], runs: Sequence[TrainingRun]
+) -> dict[TrainingRun, RunState]:
+    """Return the state of each resumed run, with the histories that have their own files."""
+    return {
         run: replace(
             job.state,
             attention_history=read_attention_history(job.folder, job.state.epoch),
@@ -90,24 +118,6 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
         for run, job in zip(runs, jobs, strict=True)
         if job.state is not None
     }
-    with TrackersOfRuns(jobs, callbacks) as trackers:
-        writers = {
-            run: RunWriter(job, counts, trackers[job.folder.path])
-            for run, job in zip(runs, jobs, strict=True)
-        }
-        session = FolderSession(writers, callbacks, background)
-        with _log_errors(jobs), background or contextlib.nullcontext():
-            trained = train_models(runs, session, states=states, processes=processes)
-        jobs = _finish_jobs(jobs, trained, trackers)
-    unfinished = [job for job in jobs if job.is_pending]
-    if processes is not None and processes.stopped:
-        own = callbacks.stop  # 0 if only another process received the signal
-        callbacks = replace(callbacks, stop=lambda: own() or signal.SIGTERM)
-    if unfinished:
-        epoch = unfinished[0].position[0] + 1
-        hint = f" in epoch {epoch}; to continue, use --resume with the same config and --set"
-        raise_if_stopped(callbacks, unfinished, hint)
-    return jobs
 
 
 def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
@@ -153,17 +163,11 @@ def _choose_threads(
 
 
 def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
-    """Log the start of training for each run. Write the files that contain the split, the digests
-    of the data files and the number of threads."""
+    """Log the start of training for each run. Write the number of threads to `environment.json`,
+    unless a later `begin_run` writes it."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
     for job in jobs:
-        if job.data.split:
-            job.folder.write_split(job.data.split)
-        if job.data.digests_by_file:
-            job.folder.write_data_files(job.data.digests_by_file)
-        if "threads" not in resources.environment and threads != job.environment_of_state.get(
-            "threads"
-        ):
+        if not job.keeps_files and "threads" not in resources.environment:
             write_json(job.folder.environment, environment_of(job, resources.environment, threads))
         lines = [
             *_notes(job),
@@ -230,9 +234,13 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         # A broken pipe comes from a reader of the output, not from a file.
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             place = error.filename or jobs[0].folder.path
-            raise StorageError(
-                f"{place}: {error.strerror or error}. {describe_saved(jobs)}"
-            ) from None
+            is_unchanged = jobs[0].folder.path in train_log.HANDLER.held
+            remedy = (
+                "The earlier run is unchanged. When the problem is solved, repeat the command."
+                if is_unchanged
+                else describe_saved(jobs)
+            )
+            raise StorageError(f"{place}: {error.strerror or error}. {remedy}") from None
         raise
 
 
@@ -257,7 +265,7 @@ def log_end(jobs: Sequence[Job], error: BaseException) -> None:
 
 
 def _finish_jobs(
-    jobs: Sequence[Job], trained: Sequence[RunProgress], trackers: TrackersOfRuns
+    jobs: Sequence[Job], trained: Sequence[RunProgress], writers: Mapping[TrainingRun, RunWriter]
 ) -> list[Job]:
     """Add the final states to the jobs, write the results of the runs that are finished, and close
     the records of the trackers."""
@@ -277,11 +285,12 @@ def _finish_jobs(
     references: ReferencesOfData = {}
     with _log_errors([jobs[k] for k in finished]), write_transaction():
         for k in finished:
+            writers[trained[k].run].begin()  # a run that only lacked its results was not saved
             jobs[k] = write_results(jobs[k], trained[k].run.model, references)
     for k in finished:
         _log_results(jobs[k])
     for job, progress in zip(jobs, trained, strict=True):
-        end_trackers(job, trackers[job.folder.path], progress.history)
+        end_trackers(job, writers[progress.run].trackers, progress.history)
     return jobs
 
 

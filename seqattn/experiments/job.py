@@ -82,6 +82,7 @@ class Job:
     Attributes:
         resume: whether the command continues runs; `state` and `checkpoint` determine where this
             run continues.
+        replaces: whether the run replaces a run that its folder contains (`--overwrite`).
         state: the newest state of the run. Before training, this is the state from which training
             continues, or None for a new run. After training in this process, this is the final
             state.
@@ -105,6 +106,7 @@ class Job:
     folder: RunFolder
     data: Splits
     resume: bool = False
+    replaces: bool = False
     state: RunState | None = None
     checkpoint: Path | None = None
     previous_environment: Mapping[str, Any] = field(default_factory=dict)
@@ -132,6 +134,13 @@ class Job:
         return self.previous_environment if self.state is None else {
             **self.previous_environment, **self.state.environment
         }  # fmt: skip
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether the files of an earlier training remain in the folder until the first save. If
+        the command ends before this save, the folder is therefore unchanged, except for the log of
+        a resumed run."""
+        return self.replaces or self.state is not None
 
     @property
     def is_pending(self) -> bool:

@@ -20,9 +20,16 @@ from seqattn.runs import RunFolder, check_folder_available, check_summary
 from seqattn.training import RunState
 
 
-def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -> list[Job]:
+def prepare_jobs(
+    configs: Sequence[tuple[Config, RunFolder]], *, resume: bool, overwrite: bool = False
+) -> list[Job]:
     """Load the data of each run, and the progress of each run if `resume` is true. Runs with the
     same section `data` share the data.
+
+    Args:
+        configs: each config with its run folder.
+        resume: whether to continue existing runs.
+        overwrite: whether to replace existing runs.
 
     Raises:
         SeqattnError: for an error that a user can correct.
@@ -35,7 +42,8 @@ def prepare_jobs(configs: Sequence[tuple[Config, RunFolder]], *, resume: bool) -
             splits[key] = load_data(config.data)
         if fixed_shape(config.data) is None:
             check_memory(config, splits[key])
-        job = Job(config, folder, splits[key], resume)
+        replaces = overwrite and folder.is_run
+        job = Job(config, folder, splits[key], resume, replaces)
         check_fixed_lengths(config, job.data)
         _check_sequence_lengths(job)
         jobs.append(_load_progress(job) if resume else job)

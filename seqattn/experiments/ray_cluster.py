@@ -263,34 +263,35 @@ def _write_run_folders(
     recognized as a run folder, and no command continues in such a folder. A run with a summary is
     complete, and a summary with results implies that the whole group is on disk. The summaries are
     therefore written last. The summaries of diverged runs come first, and the summaries with
-    results follow.
+    results follow. The files of an earlier, partial training remain until all new files are on
+    disk.
     """
     allow_open_files(len(contents))  # one lock for each run
     with contextlib.ExitStack() as locks:
         for folder, _ in contents:
             folder.path.mkdir(parents=True, exist_ok=True)
             locks.enter_context(exclusive_lock(folder.path))
-            folder.clear()
+
         with write_transaction():
             for folder, files in contents:
                 for path in (folder.config, folder.environment):
                     atomic_write(path, files[path.name])
         with write_transaction():
             for folder, files in contents:
+                atomic_write(folder.log, files[folder.log.name], before_commit=folder.clear)
                 written = {
-                    path.name for path in (folder.config, folder.environment, folder.summary)
+                    path.name
+                    for path in (folder.config, folder.environment, folder.log, folder.summary)
                 }
                 for name in sorted(files.keys() - written):
-                    path = folder.path / name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    atomic_write(path, files[name])
+                    atomic_write(folder.path / name, files[name])
 
-        def has_results(summary: tuple[Path, bytes]) -> bool:
-            return not json.loads(summary[1]).get("diverged")
+            def has_results(summary: tuple[Path, bytes]) -> bool:
+                return not json.loads(summary[1]).get("diverged")
 
-        summaries = [(folder.summary, files[folder.summary.name]) for folder, files in contents]
-        for path, content in sorted(summaries, key=has_results):
-            atomic_write(path, content)
+            summaries = [(folder.summary, files[folder.summary.name]) for folder, files in contents]
+            for path, content in sorted(summaries, key=has_results):
+                atomic_write(path, content)
     for folder, _ in contents:
         for record in folder.read_metrics():
             callbacks.epoch(record)

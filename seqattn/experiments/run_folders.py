@@ -15,6 +15,7 @@ from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.run_environment import rounding_change
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import atomic_write, exclusive_lock, write_json, write_transaction
+from seqattn.runs.train_log import HANDLER
 
 NOTHING_MISSING = "; nothing is missing"
 """Hint for `raise_if_stopped` after the last file of a run."""
@@ -58,30 +59,59 @@ class FolderLocks(ExitStack):
         self.locked.add(folder.path)
 
 
-def prepare_folders(
-    jobs: Sequence[Job], environment: Mapping[str, Any], *, overwrite: bool
-) -> None:
-    """Remove the files that become outdated when training starts or continues, and write the config
-    and the environment.
+def prepare_folders(jobs: Sequence[Job], environment: Mapping[str, Any]) -> None:
+    """Call `begin_run` for all runs that have no earlier files to keep.
 
     Args:
         environment: entries of `environment.json` that all runs share.
-        overwrite: whether to remove all files of the earlier run in each folder.
     """
-    for job in jobs:
-        folder = job.folder
-        folder.clear_results()  # the summary is removed before the files that a reader expects
-        if overwrite:
-            folder.clear()
-        if job.is_restarted:
-            folder.clear_training()
-        if job.checkpoint == folder.previous:
-            # Otherwise the next save would keep the unusable checkpoint as previous.safetensors.
-            folder.previous.replace(folder.last)
     with write_transaction():
         for job in jobs:
-            atomic_write(job.folder.config, to_yaml(job.config).encode())
-            write_json(job.folder.environment, environment_of(job, environment))
+            if not job.keeps_files:
+                begin_run(job, environment)
+
+
+def begin_run(
+    job: Job,
+    environment: Mapping[str, Any],
+    threads: int | None = None,
+    tracker_records: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the files that describe the start of a run: the config, the environment, the split and
+    the digests of the data files. Remove the files that this start makes outdated.
+
+    In a transaction, the outdated files remain until all files of the transaction have been flushed
+    to disk. A failure before that leaves the folder as it was.
+
+    Args:
+        environment: entries of `environment.json` that all runs share.
+        threads: see `environment_of`.
+        tracker_records: the content of the new `trackers.json` of a run that replaces another run.
+    """
+    folder, records = job.folder, tracker_records or {}
+
+    def remove_outdated() -> None:
+        if job.replaces:
+            folder.clear(records.get("wandb", {}).get("run_id"))
+            HANDLER.held.pop(folder.path, None)
+            return
+        folder.clear_results()
+        if job.state is None:
+            folder.clear_training()
+        elif job.checkpoint == folder.previous:
+            # Otherwise the next save would keep the unusable checkpoint as previous.safetensors.
+            folder.previous.replace(folder.last)
+
+    atomic_write(folder.config, to_yaml(job.config).encode(), before_commit=remove_outdated)
+    write_json(folder.environment, environment_of(job, environment, threads))
+    if lines := HANDLER.held.get(folder.path):
+        atomic_write(folder.log, "".join(lines).encode())
+    if records:
+        folder.write_trackers(records)
+    if job.data.split:
+        folder.write_split(job.data.split)
+    if job.data.digests_by_file:
+        folder.write_data_files(job.data.digests_by_file)
 
 
 def environment_of(

@@ -95,7 +95,8 @@ def train_many(
         threads: number of threads that torch uses on the CPU; None to choose the number
             automatically. With None, a resumed run keeps its number of threads.
         resume: whether to continue existing runs.
-        overwrite: whether to replace existing runs.
+        overwrite: whether to replace existing runs. The files of an existing run remain until the
+            first save of the new run.
         plots: whether to draw the pictures of each run.
         callbacks: progress callbacks and the stop signal.
         launch: settings of the command that starts the runs.
@@ -123,7 +124,7 @@ def train_many(
             )
             locks.lock_new(job.folder for job in pending)
             log_rounding_changes(jobs, resources.environment, callbacks)
-            prepare_folders(pending, resources.environment, overwrite=overwrite)
+            prepare_folders(pending, resources.environment)
             _begin_progress(pending, callbacks)
             jobs = _replace_jobs(jobs, _train_groups(groups, resources, callbacks, launch.workers))
             has_pictures_to_draw = plots and any(job.summary is not None for job in jobs)
@@ -157,7 +158,7 @@ def _check_and_group(
     check_memory_of_runs([config for config, _ in configs])
     allow_open_files(len(configs))  # one lock for each run
     locks.lock_existing(folder for _, folder in configs)
-    jobs = prepare_jobs(configs, resume=resume)
+    jobs = prepare_jobs(configs, resume=resume, overwrite=overwrite)
     groups = fit_skip_maps(group_jobs(jobs))
     check_free_space({job.folder.path: checkpoint_bytes(job) for group in groups for job in group})
     jobs = _replace_jobs(jobs, groups)

@@ -34,6 +34,7 @@ from seqattn.experiments.worker_main import ENDING_SECONDS, POLL_INTERVAL_SECOND
 from seqattn.experiments.worker_task import WorkerTask
 from seqattn.runs.fork_server import blocked_stop_signals, start_fork_server
 from seqattn.runs.storage import allow_open_files, physical_memory
+from seqattn.runs.train_log import hold_lines
 
 FILES_PER_WORKER = 3
 """The number of open files of this process for each worker: a connection and two ends of pipes."""
@@ -256,7 +257,9 @@ def train_in_workers(
     """
     allow_open_files(sum(map(len, groups)) + FILES_PER_WORKER * count)
     pool = _Pool(groups, replace(resources, workers=count), callbacks, count)
-    pool.train()
+    # Only a worker knows whether its run has replaced the earlier run, whose log must not change.
+    with hold_lines([job.folder.path for group in groups for job in group if job.replaces]):
+        pool.train()
     if pool.error is not None:
         raise pool.error
     return [pool.trained.get(k, list(group)) for k, group in enumerate(groups)]

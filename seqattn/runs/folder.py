@@ -127,23 +127,36 @@ class RunFolder:
         for file in (self.summary, *self._results, *self._derived_artifacts()):
             file.unlink(missing_ok=True)
 
-    def clear(self) -> None:
+    def clear(self, wandb_id: str | None = None) -> None:
         """Remove the files of a run, except the lock, the config and the environment. A folder
         without the config or the environment is not recognized as a run folder, so these two files
         remain until the next run replaces them.
+
+        The checkpoints are removed after all other files that a run without a checkpoint may have.
+        After a kill, `--resume` therefore continues the same run, or starts a run that finds no
+        such file.
+
+        Args:
+            wandb_id: identifier of a record of Weights & Biases that remains.
         """
-        for file in (*self.files, *self._derived_artifacts()):
-            if file not in (self.config, self.environment):
-                file.unlink(missing_ok=True)
+        self.clear_results()
+        for file in (self.log, self.split, self.data_files, self.trackers):
+            file.unlink(missing_ok=True)
         self.clear_tensorboard()
         if self.wandb.is_dir() and not self.wandb.is_symlink():
-            shutil.rmtree(self.wandb)
+            if wandb_id is None:
+                shutil.rmtree(self.wandb)
+            else:
+                for record in self.wandb.glob("*run-*"):
+                    if not (record.is_symlink() or record.name.endswith(f"-{wandb_id}")):
+                        shutil.rmtree(record)
+        self.clear_training()
 
     def clear_training(self) -> None:
         """Remove the checkpoints, the metrics and the histories."""
         # The metrics are removed first, because a run with metrics but no checkpoint cannot be
-        # resumed.
-        saved = (self.last, self.previous, self.best, self.film, self.parameter_history)
+        # resumed. `last` is removed after `previous`, so that no older state is continued.
+        saved = (self.previous, self.last, self.best, self.film, self.parameter_history)
         for file in (self.metrics, *saved):
             file.unlink(missing_ok=True)
 

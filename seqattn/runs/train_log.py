@@ -8,8 +8,10 @@ is the run folder. The record is always written to `train.log`, regardless of th
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seqattn.runs.storage import open_to_append
@@ -25,7 +27,14 @@ class TrainLogHandler(logging.Handler):
 
     The file is closed after each line, so threads, forked processes and many runs can share the
     handler.
+
+    Attributes:
+        held: the lines of each folder in a `hold_lines` block.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[Path, list[str]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append the record.
@@ -36,8 +45,12 @@ class TrainLogHandler(logging.Handler):
         """
         folder: Path = vars(record)["run_folder"]
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        line = f"{stamp} {record.msg}\n"
+        if folder in self.held:
+            self.held[folder].append(line)
+            return
         with open_to_append(folder / TRAIN_LOG) as file:
-            file.write(f"{stamp} {record.msg}\n")
+            file.write(line)
 
 
 HANDLER = TrainLogHandler()
@@ -64,3 +77,19 @@ def log_line(folder: Path, text: str, stacklevel: int = 1) -> None:
         HANDLER.handle(record)
         if LOGGER.isEnabledFor(logging.INFO):
             LOGGER.handle(record)
+
+
+@contextlib.contextmanager
+def hold_lines(folders: Sequence[Path]) -> Iterator[None]:
+    """Keep the lines for the logs of these folders in memory during the `with` block. A new run
+    uses this while its folder still contains the run that it will replace.
+
+    `HANDLER.held.pop(FOLDER)` ends this for one folder and returns its lines. At the end of the
+    block, the lines of the other folders are discarded.
+    """
+    HANDLER.held.update((folder, []) for folder in folders)
+    try:
+        yield
+    finally:
+        for folder in folders:
+            HANDLER.held.pop(folder, None)

@@ -112,7 +112,8 @@ def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgre
                 return []
             finish_epoch(state, learner, plan, session)
         except (DistributedError, DataError):
-            if state.commit_losses():
+            # Without a step, there is nothing to save, and a save would replace an earlier run.
+            if (state.epoch, state.step) > (0, 0) and state.commit_losses():
                 state.update_seconds()
                 session.save(state.update_run_states(state.active_rows))
             raise

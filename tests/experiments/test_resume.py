@@ -15,7 +15,7 @@ from seqattn import experiments
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import Config, resolve
 from seqattn.errors import CheckpointError, Interrupted, StorageError
-from seqattn.experiments import Callbacks, run_folders, seeds_of, train_many
+from seqattn.experiments import Callbacks, seeds_of, train_many
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.checkpoint_file import describe_checkpoint
 from seqattn.runs.storage import limits
@@ -156,27 +156,6 @@ def test_seeds_of_two_configs_are_not_read_as_one_comparison(tmp_path: Path) -> 
         match=r"config of seed-25 differs from that of seed-23 .*training.epochs: 2 -> 8",
     ):
         read_comparison(tmp_path / "s")
-
-
-def test_an_interrupted_overwrite_leaves_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without config.yaml the folder would be nobody's, and every command would refuse it."""
-    runs = [(base(), RunFolder(tmp_path / "one"))]
-    train_many(runs, threads=1)
-
-    def full(path: Path, content: bytes) -> None:
-        raise OSError(28, "No space left on device", str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_folders, "atomic_write", full)
-        with pytest.raises(OSError, match="No space"):
-            train_many(runs, threads=1, overwrite=True)
-    folder = runs[0][1]
-    assert folder.is_run
-    assert not folder.best.exists()
-    train_many(runs, threads=1, overwrite=True)
-    assert folder.summary.exists()
 
 
 def test_locks_of_many_runs_are_no_more_than_open_files(monkeypatch: pytest.MonkeyPatch) -> None:

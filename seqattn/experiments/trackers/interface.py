@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -48,10 +48,15 @@ class TrackedRun:
     Attributes:
         config: the config of the run.
         folder: the folder of the run.
+        replaces: whether the folder still contains an earlier run, which this run will replace.
+        records: if `replaces` is true, the content of the new `trackers.json`. The first save of
+            the run writes this file.
     """
 
     config: Config
     folder: RunFolder
+    replaces: bool = False
+    records: dict[str, Any] = field(default_factory=dict)
 
     @property
     def _depth(self) -> int:
@@ -96,10 +101,16 @@ class TrackedRun:
         Raises:
             CheckpointError: if `trackers.json` cannot be read.
         """
-        entry: Mapping[str, Any] = self.folder.read_trackers().get(key, {})
+        entry: Mapping[str, Any] = self._stored().get(key, {})
         return str(entry["run_id"]) if entry.get("place") == place else None
 
     def save_id(self, key: str, place: str, run_id: str) -> None:
         """Store the identifier of a record so that `previous_id` can return it."""
-        stored = self.folder.read_trackers()
-        self.folder.write_trackers({**stored, key: {"place": place, "run_id": run_id}})
+        stored = {**self._stored(), key: {"place": place, "run_id": run_id}}
+        if self.replaces:
+            self.records.update(stored)
+        else:
+            self.folder.write_trackers(stored)
+
+    def _stored(self) -> dict[str, Any]:
+        return self.records if self.replaces else self.folder.read_trackers()

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from seqattn.config import to_yaml
 from seqattn.experiments.trackers.interface import Status, TrackedRun
 from seqattn.runs import METRICS, EpochRecord
 from seqattn.runs.storage import folder_lock
@@ -64,7 +65,7 @@ class MLflowTracker:
             experiment = self._experiment()
         self.run_id = self._open_run(experiment)
         self._log_params()
-        self._client.log_artifact(self.run_id, str(self.run.folder.config))
+        self._client.log_text(self.run_id, to_yaml(self.run.config), self.run.folder.config.name)
         self._last_epoch = self._find_last_epoch()
         return self._last_epoch
 

@@ -61,11 +61,13 @@ class RunTrackers:
 
     Attributes:
         problems: a line for each error, for the user.
+        records: see `TrackedRun`.
     """
 
     def __init__(self, job: Job) -> None:
-        run = TrackedRun(job.config, job.folder)
+        run = TrackedRun(job.config, job.folder, job.replaces)
         self.folder: RunFolder = job.folder
+        self.records = run.records
         self.trackers = [TRACKERS[key](run) for key in _selected(job.config)]
         self.epochs = dict[str, int]()  # by key, the number of epochs that the tracker has
         self.failed = set[str]()

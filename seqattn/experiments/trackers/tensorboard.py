@@ -15,18 +15,18 @@ from seqattn.runs import EpochRecord
 
 class TensorBoardTracker:
     """A tracker that writes the scalars of each epoch to the folder `tensorboard` of a run. If the
-    run finishes, the tracker also writes the pictures and the hyperparameters. The files of an
-    earlier process are removed, so each epoch occurs only once after a resume.
+    run finishes, the tracker also writes the pictures and the hyperparameters. The first write
+    removes the files of an earlier process, so each epoch occurs only once after a resume.
     """
 
     key = "tensorboard"
 
     def __init__(self, run: TrackedRun) -> None:
         self.run = run
+        self._has_written = False
         self._pictures = dict[str, NDArray[np.uint8]]()  # each writer creates a file
 
     def start(self) -> int:
-        self.run.folder.clear_tensorboard()
         return 0
 
     def log_epochs(self, records: Sequence[EpochRecord]) -> None:
@@ -59,4 +59,7 @@ class TensorBoardTracker:
     def _writer(self) -> Any:
         from torch.utils.tensorboard import SummaryWriter
 
+        if not self._has_written:
+            self.run.folder.clear_tensorboard()
+            self._has_written = True
         return SummaryWriter(str(self.run.folder.tensorboard))

@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -35,12 +35,14 @@ class _PendingFile:
         backup_path: the new path of the replaced file; None to remove the replaced file.
         content: the bytes that the temporary file must contain before the rename; None to skip the
             check.
+        before_commit: function that is called directly before the rename, or None.
     """
 
     temporary: Path
     path: Path
     backup_path: Path | None = None
     content: bytes | None = None
+    before_commit: Callable[[], None] | None = None
 
     def verify(self) -> None:
         """Compare the temporary file with `content`, unless `content` is None."""
@@ -48,6 +50,8 @@ class _PendingFile:
             raise OSError(errno.EIO, "The file differs from what was written", str(self.path))
 
     def commit(self) -> None:
+        if self.before_commit is not None:
+            self.before_commit()
         if self.backup_path is not None:
             self._hard_link(self.backup_path)
         self.temporary.replace(self.path)
@@ -85,8 +89,8 @@ _creation = threading.RLock()
 @contextlib.contextmanager
 def write_transaction() -> Iterator[None]:
     """When the outermost transaction ends, commit the files that the block has written: flush all
-    files, and then rename them. If many runs end at the same time, a single wait for the disk is
-    much shorter than a wait for each file.
+    files, and then rename them in the order in which they were written. If many runs end at the
+    same time, a single wait for the disk is much shorter than a wait for each file.
 
     Raises:
         OSError: if a write failed, in which case no file is replaced, or if a rename failed, in
@@ -131,7 +135,12 @@ def _reraise_for(path: Path) -> Iterator[None]:
 
 
 def atomic_write(
-    path: Path, content: bytes, *, backup_path: Path | None = None, verify: bool = False
+    path: Path,
+    content: bytes,
+    *,
+    backup_path: Path | None = None,
+    verify: bool = False,
+    before_commit: Callable[[], None] | None = None,
 ) -> None:
     """Replace a file in one step, after the new content has been flushed to disk. In a transaction,
     the file is replaced at the end of the transaction.
@@ -143,17 +152,23 @@ def atomic_write(
             With None, the old file is removed.
         verify: whether to read the new file and compare it with `content` before the old file is
             replaced.
+        before_commit: function that is called when the new content has been flushed to disk,
+            directly before the old file is replaced. In a transaction, all files of the transaction
+            have been flushed. The function may remove files that the new file makes outdated.
 
     Raises:
         OSError: if the write failed. The old file is then unchanged.
     """
-    with open_atomic(path, backup_path, content if verify else None) as file:
+    with open_atomic(path, backup_path, content if verify else None, before_commit) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def open_atomic(
-    path: Path, backup_path: Path | None = None, content: bytes | None = None
+    path: Path,
+    backup_path: Path | None = None,
+    content: bytes | None = None,
+    before_commit: Callable[[], None] | None = None,
 ) -> Iterator[BinaryIO]:
     """Open a file for an atomic write in several pieces. The file is committed at the end of the
     block or of the open transaction.
@@ -163,6 +178,7 @@ def open_atomic(
         backup_path: see `atomic_write`.
         content: the bytes that the new file must contain before the old file is replaced; None to
             skip the check.
+        before_commit: see `atomic_write`.
 
     Raises:
         OSError: if the write failed. The old file is then unchanged.
@@ -173,6 +189,7 @@ def open_atomic(
         if not stat.S_ISREG(path.stat().st_mode):  # never replace a device or a pipe
             raise OSError(errno.EINVAL, "Exists and is not a regular file", str(path))
     temporary = temporary_path(path, os.getpid())
+    written = _PendingFile(temporary, path, backup_path, content, before_commit)
     with _reraise_for(path), _creation:
         descriptor = _create(temporary)
         _unfinished.add(temporary)
@@ -181,10 +198,9 @@ def open_atomic(
             yield file
             file.flush()
             if _transaction.pending is not None:
-                _transaction.pending.append(_PendingFile(temporary, path, backup_path, content))
+                _transaction.pending.append(written)
                 return
             os.fsync(file.fileno())
-        written = _PendingFile(temporary, path, backup_path, content)
         written.verify()
         written.commit()
     except BaseException as error:
