@@ -58,6 +58,8 @@ def _describe(error: ErrorDetails) -> tuple[KeyPath, str]:
             f" my_attention.py or {{path: my_attention.py}}, at {'.'.join(path)}."
         )
     match error["type"]:
+        case "extra_forbidden" if not path[-1]:
+            return path, "is an empty key. Remove it, or name a key."
         case "extra_forbidden":
             return path, _unknown_key(path, section, tag, given)
         case "contradiction":
@@ -195,8 +197,6 @@ def _unknown_key(path: KeyPath, section: SectionType, tag: str, given: Any) -> s
     *parents, key = path
     parent = ".".join(parents)
     holder = f"{parent} ({tag})" if tag else parent or "the top level"
-    if not key:
-        return f"is an empty key. The keys of {holder} are {', '.join(section.names())}."
     tags_by_parent: dict[str, list[str]] = {}
     for known, _, known_tag in all_keys():
         if known[-1] == key:
