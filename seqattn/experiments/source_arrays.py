@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from seqattn.analysis.evaluation.frames import FrameReader
 from seqattn.data import Sequences
 from seqattn.data.frames import frame_kind
 from seqattn.data.row_ranges import interpolate_linearly
-from seqattn.data.sequences import valid_mask
+from seqattn.data.sequences import Floats, valid_mask
 from seqattn.errors import DataError, UsageError, counted
 from seqattn.training import LoadedModel
 
@@ -52,28 +52,9 @@ def source_sequences(
             raise UsageError("observed: a DataFrame marks missing cells itself; leave it out.")
         return FrameReader.of(trained, source, message).read_sources()
     spec = trained.spec
-    try:
-        values = np.asarray(_fill_masked(source), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"expected an array of numbers: {error}.") from None
-    shape, F = values.shape, len(spec.source_features)
-    values = values[None] if values.ndim == 2 else values
-    if values.ndim != 3 or values.shape[2] != F or 0 in values.shape:
-        raise DataError(
-            f"expected an array (N, S, {F}) or (S, {F}) with the features"
-            f" {', '.join(spec.source_features)}; got {np.shape(source)}."
-        )
+    values, known = _read_array(source, observed, spec.source_features)
     N, S, _ = values.shape
     is_number = np.isfinite(values)
-    known = is_number.copy()
-    if observed is not None:
-        given = np.asarray(observed)
-        if given.shape != shape or given.dtype.kind != "b":
-            raise DataError(
-                f"observed: expected booleans of shape {shape}; got {given.dtype} of shape"
-                f" {given.shape}."
-            )
-        known &= given.reshape(values.shape)
     lengths = np.where(is_number.any(axis=2), np.arange(1, S + 1), 0).max(axis=1)
     keep = valid_mask(lengths, S)[:, :, None]
     missing = keep & ~known
@@ -104,6 +85,33 @@ def source_sequences(
         spec.source_features, tuple(str(k) for k in range(N)), target_features=spec.target_features,
         source_observed=known if missing.any() else None,
     )  # fmt: skip
+
+
+def _read_array(
+    source: Any, observed: ArrayLike | None, features: tuple[str, ...]
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the values (N, S, F) of an array, and a mask of the cells that contain an observed
+    number."""
+    try:
+        values = np.asarray(_fill_masked(source), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"expected an array of numbers: {error}.") from None
+    shape, F = values.shape, len(features)
+    values = values[None] if values.ndim == 2 else values
+    if values.ndim != 3 or values.shape[2] != F or 0 in values.shape:
+        raise DataError(
+            f"expected an array (N, S, {F}) or (S, {F}) with the features"
+            f" {', '.join(features)}; got {np.shape(source)}."
+        )
+    if observed is None:
+        return values, np.isfinite(values)
+    given = np.asarray(observed)
+    if given.shape != shape or given.dtype.kind != "b":
+        raise DataError(
+            f"observed: expected booleans of shape {shape}; got {given.dtype} of shape"
+            f" {given.shape}."
+        )
+    return values, np.isfinite(values) & given.reshape(values.shape)
 
 
 def _fill_masked(source: Any) -> Any:

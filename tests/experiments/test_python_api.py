@@ -329,6 +329,7 @@ def test_weights_have_named_axes_and_nan_where_there_is_no_step(ragged_run: Path
         run.attention_weights(steps=3)
 
 
+@pytest.mark.filterwarnings("ignore:Longer than all training sequences")
 def test_weights_of_new_sources_are_those_of_the_forecast(attention_run: Path) -> None:
     run = seqattn.Run.open(attention_run)
     source = np.full((2, 3, 2), np.nan)
