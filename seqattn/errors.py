@@ -141,6 +141,14 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def unequal_numbers(first: float, second: float) -> tuple[str, str]:
+    """Format two different numbers with the fewest decimals, at least one, in which they differ."""
+    decimals = 1
+    while (texts := (f"{first:.{decimals}f}", f"{second:.{decimals}f}"))[0] == texts[1]:
+        decimals += 1
+    return texts
+
+
 def install_command(extra: str) -> str:
     """Return the command that installs an extra of seqattn.
 

@@ -12,7 +12,7 @@ from seqattn.analysis.evaluation.attention_file import MAX_MEMORY_BYTES
 from seqattn.analysis.evaluation.forecasts import sequences_per_chunk
 from seqattn.config import Config, Generated
 from seqattn.data import Sequences, Splits, fixed_shape
-from seqattn.errors import UsageError
+from seqattn.errors import UsageError, unequal_numbers
 from seqattn.experiments.job import Job
 from seqattn.models import Lengths, count_parameters
 from seqattn.models.memory import activations_per_sequence, attention_weights_per_sequence
@@ -141,9 +141,10 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
     memory = physical_memory()
     if sum(needed.values()) > memory:
         shown = ", ".join(f"{size / 2**30:.1f} GiB for {what}" for what, size in needed.items())
+        total, there = unequal_numbers(sum(needed.values()) / 2**30, memory / 2**30)
         raise UsageError(
-            f"this config would need about {sum(needed.values()) / 2**30:.1f} GiB ({shown}),"
-            f" but the machine has {memory / 2**30:.1f} GiB. Training was not started."
+            f"this config would need about {total} GiB ({shown}), but the machine has {there} GiB."
+            " Training was not started."
         )
 
 
@@ -178,9 +179,10 @@ def _check_data_fits(configs: Sequence[Config]) -> None:
             needed += sum(generated_counts(section)) * _bytes_per_sequence(*shape)
     memory = physical_memory()
     if needed > memory:
+        total, there = unequal_numbers(needed / 2**30, memory / 2**30)
         raise UsageError(
-            f"the {len(sections)} data sets of these runs would need about {needed / 2**30:.1f}"
-            f" GiB, and the machine has {memory / 2**30:.1f} GiB. Training was not started. Give"
+            f"the {len(sections)} data sets of these runs would need about {total} GiB, and the"
+            f" machine has {there} GiB. Training was not started. Give"
             " fewer --seeds, or use the same data for all seeds: compare --fixed-data."
         )
 

@@ -173,7 +173,7 @@ def _gpus_per_task(ray: Any, device: str, threads: int) -> int:
     )
     if threads > cores:
         raise UsageError(
-            f"--threads {threads}: no machine of the cluster has more than {cores:.0f} cores, so no"
+            f"--threads {threads}: no machine of the cluster has more than {cores:g} cores, so no"
             " task could start. Give fewer --threads."
         )
     return gpus

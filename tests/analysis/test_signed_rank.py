@@ -126,6 +126,18 @@ def test_many_differences_take_no_list_of_all_averages(monkeypatch: pytest.Monke
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("huge", [1e60, 1e200, 1.7e308])
+def test_many_differences_of_very_different_sizes(
+    huge: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gaps = np.array([1e-3, 2e-3, 3e-3, 1e-323, 1e-200, huge, huge, 4e-3, 5e-3])
+    listed = signed_rank(gaps, 0.05)
+    monkeypatch.setattr(module, "MAX_STORED_DIFFERENCES", 0)
+    found = signed_rank(gaps, 0.05)
+    assert found.estimate == pytest.approx(listed.estimate, rel=1e-12)
+    assert found.interval == pytest.approx(listed.interval, rel=1e-12)
+
+
 def test_beyond_the_exact_distribution_little_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     gaps = np.random.RandomState(3).randn(200) + 0.12
     exact = signed_rank(gaps, 0.05)
@@ -150,9 +162,11 @@ def test_the_smallest_p_is_attained_where_all_agree() -> None:
     (found,) = paired_tests([{"a": dict(enumerate([0.0, 1, 2, 3, 4, 5])),
                              "b": dict.fromkeys(range(6), 0.0)}])  # fmt: skip
     assert (found.ties, found.smallest_p, found.p) == (1, 0.0625, 0.0625)
+    assert found.smallest_p_untied == 0.03125  # other losses of six seeds would not tie
     assert found.interval is None
     assert found.describe() == (
-        "6 seeds, 1 of them tied, are too few to tell a and b apart, whatever their losses."
+        "6 seeds cannot tell a and b apart: with the tied seeds of this comparison, p cannot be"
+        " below 0.062 (Holm)."
     )
 
 

@@ -388,7 +388,9 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("data: {train_seed: 19}", "FILE:1: data.test_seed: is 19, and so is data.train_seed"),
         ("training: {learning_rate: 0}", "training.learning_rate: must be greater than 0, got 0."),
         ("training: {learning_rate_schedule: {kind: cosine, minimum: 1}}",
-         "training.learning_rate_schedule: has minimum 1, above learning_rate 0.01"),
+         "training.learning_rate_schedule: has minimum 1.0, above learning_rate 0.01"),
+        ("training: {learning_rate_schedule: {kind: cosine, minimum: 0.01000000001}}",
+         "has minimum 0.01000000001, above learning_rate 0.01"),
         ("training: {momentum: 0.9}", "training.momentum: needs optimizer: sgd"),
         ("training: {optimizer: Adam}", "expected one of adam, adamw, sgd; got the text 'Adam'. Did you mean adam?"),
         ("training: {early_stopping: true}", "expected a section with keys (patience, min_delta), got true."),
@@ -427,7 +429,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("name: -q", "name: may have up to 100 letters"),
         ("name: 5", "name: expected text, got 5."),
     ],
-    ids=range(69),
+    ids=range(70),
 )  # fmt: skip
 def test_a_mistake_says_where_what_and_what_would_do(tmp_path: Path, text: str, words: str) -> None:
     assert words in mistakes(tmp_path, text)

@@ -346,6 +346,7 @@ def test_what_is_inferred_without_options(text: str | bytes, same: str) -> None:
         (HEAD + 'a,1,1,"1,500"\n', "column 'y' contains numbers such as '1,500'. The comma can be a thousands separator or a decimal mark. Set data.thousands"),
         (HEAD + "a,1,-inf,1\n", "line 2, column 'x' contains '-inf', not a number"),
         (HEAD + "a,1,1e16,1\n", "line 2, column 'x' is 1e+16; the largest supported value is 1e+15"),
+        (HEAD + "a,1,1000000000000001,1\n", "column 'x' is 1000000000000001.0; the largest supported"),
         (HEAD + "a,1,1_0,1\n", "line 2, column 'x' contains '1_0', not a number"),
         (HEAD + "a,1_0,1,1\n", "line 2, column 'step' contains '1_0'"),
         (HEAD + "a,one,1,1\n", "line 2, column 'step' contains 'one', not a number"),
@@ -358,7 +359,7 @@ def test_what_is_inferred_without_options(text: str | bytes, same: str) -> None:
         (HEAD + "a,1," + "1" * (17 * 2**20) + ",1\n", "is longer than 16 MiB"),
         ("sequence,x_1,x_3\na,1,2\n", "no column 'x' of step 2, but there are steps 1 to 3"),
     ],
-    ids=range(23),
+    ids=range(24),
 )  # fmt: skip
 def test_a_bad_table_is_refused_by_row_and_column(text: str | bytes, words: str) -> None:
     form = ReadOptions() if isinstance(text, str) and "x_3" in text else XY

@@ -276,7 +276,9 @@ def test_words_say_no_more_than_the_numbers() -> None:
     assert several.endswith(
         "; p is 0.02 for this pair alone, but 0.2 with Holm's correction for 10 pairs."
     )
-    assert "4 seeds are too few" in pair(seeds=4, p_holm=0.13, smallest_p=0.125)
+    assert "4 seeds are too few" in pair(
+        seeds=4, p_holm=0.13, smallest_p=0.125, smallest_p_untied=0.125
+    )
     assert pair(ties=2).endswith("; b is better in 27 of 32 seeds, 2 tied.")
     # Holm's correction may decide what the wider, simultaneous interval leaves open.
     assert pair(p_holm=0.04, interval=(-0.001, 0.02), num_tests=3) == (

@@ -25,6 +25,23 @@ def test_own_files_are_held_against_the_memory_too(
     assert not (tmp_path / "outputs").exists()
 
 
+def test_the_needed_and_the_present_memory_differ_in_the_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = resolve(None, ["data.n_train=10000000"]).config
+    shape = memory_estimate.fixed_shape(config.data)  # type: ignore[arg-type]
+    assert shape is not None
+    counts = memory_estimate.generated_counts(config.data)  # type: ignore[arg-type]
+    needed = sum(memory_estimate.estimate_training_memory(config, *shape, counts).values())
+    monkeypatch.setattr(memory_estimate, "physical_memory", lambda: needed - 2**20)
+    with pytest.raises(UsageError) as caught:
+        memory_estimate.check_memory(config)
+    there = f"{(needed - 2**20) / 2**30:.2f}"
+    assert f"{needed / 2**30:.1f}" == f"{(needed - 2**20) / 2**30:.1f}"
+    assert f"but the machine has {there} GiB." in str(caught.value)
+    assert f"would need about {needed / 2**30:.2f} GiB" in str(caught.value)
+
+
 def test_a_transformer_of_long_sequences_needs_no_room_for_pairs_of_points() -> None:
     """Fused attention keeps none, so what a step keeps grows as the length does."""
     sets = ["model.kind=transformer", "training.teacher_forcing.probability=1"]

@@ -272,6 +272,10 @@ MISTAKES = {
         "scores.softmax(-1) if keep is None else scores.softmax(-1) * keep.unsqueeze(-2)",
         "weights", ("sum to 0.", "the mask is applied after the normalization"),
     ),
+    "weights that sum to a little more than 1": Mistake(
+        NORMALIZER, NORMALIZER_RESULT, "1.000001 * mask_scores(scores, keep).softmax(-1)",
+        "weights", ("sum to 1.00000", "instead of 1 ("),
+    ),
     "temperature from padding": Mistake(
         NORMALIZER, NORMALIZER_RESULT,
         "mask_scores(scores / (1 + scores.abs().amax(-1, keepdim=True)), keep).softmax(-1)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from seqattn.analysis.doctor import CHECK_NAMES
@@ -165,6 +168,93 @@ def test_a_large_difference_and_other_causes_are_named() -> None:
     assert text.startswith("The error without attention is 20 times as large: over 5 test")
     assert "The configs also differ in seed, training.epochs, so attention is not the only" in text
     assert "A possible reason" not in text and "one seed" in text
+
+
+LOSSES = st.sampled_from(
+    (0.0, 5e-324, 3e-162, 0.0098, 0.01, 0.0149, 0.1, 1e160, 1.7e308)
+) | st.floats(0, allow_infinity=False)
+
+
+def check_times(text: str, low: float, high: float) -> None:
+    """Hold "2.1 times as large" or "0.5 instead of 0" against the two losses."""
+    if found := re.fullmatch(r"(\S+) instead of (\S+)", text):
+        shown = [float(each) for each in found.groups()]
+        assert shown == pytest.approx([high, low], rel=0.006, abs=5e-324)
+        assert low == 0 or math.isinf(high / low)
+        return
+    ratio = re.fullmatch(r"(\S+) times as large", text)
+    assert ratio
+    assert 1 < float(ratio[1].replace(",", "")) == pytest.approx(high / low, rel=0.051)
+
+
+@given(LOSSES, st.lists(LOSSES | st.just(math.inf), min_size=1, max_size=2))
+def test_a_sentence_about_need_is_true(own: float, others: list[float]) -> None:
+    overridden = dict(zip(("uniform", "shuffled"), others, strict=False))
+    need = describe_need(own, overridden, 7)
+    lowest = min(others)
+    shown = re.findall(r"(\S+) with ", need.average.partition("error is ")[2])
+    assert [float(each) for each in shown] == pytest.approx([own, *others], rel=6e-4, abs=5e-324)
+    modes = {"equal weights": "uniform", "shuffled weights": "shuffled"}
+    match = re.fullmatch(
+        r"This trained model (depends|hardly depends|does not depend) on its attention weights:"
+        r"(?: even)? with (equal weights|shuffled weights), (?:the error is (.*)|its forecasts are as good)\.",
+        need.conclusion[0],
+    )  # fmt: skip
+    assert match
+    assert overridden[modes[match[2]]] == lowest
+    limits = {
+        "depends": (1.5, math.inf),
+        "hardly depends": (1.02, 1.5),
+        "does not depend": (0, 1.02),
+    }
+    least, most = limits[match[1]]
+    ratio = lowest / own if own else math.inf if lowest else 1.0
+    assert least * (1 - 1e-9) <= ratio <= most * (1 + 1e-9) or max(own, lowest) < 1e-300
+    if match[3]:
+        check_times(match[3], own, lowest)
+
+
+@given(st.lists(st.tuples(LOSSES, st.booleans()), min_size=2, max_size=4))
+def test_a_sentence_about_several_runs_is_true(runs: list[tuple[float, bool]]) -> None:
+    results = [result(f"run{k}", loss, *([] if has else ["model.attention=null"]))
+               for k, (loss, has) in enumerate(runs)]  # fmt: skip
+    (answer, closer, _), _ = describe_runs(results)
+    best = {
+        has: min((loss for loss, each in runs if each == has), default=None)
+        for has in (True, False)
+    }
+    listed = re.search(
+        r"ver 5 test sequences, the mean squared error is (.*?\))(?=[.]| The)", answer
+    )
+    assert listed
+    shown = re.findall(r"(\S+) (with|without) attention \(run(\d)\)", listed[1])
+    assert [(word == "with", int(k)) for _, word, k in shown] == [
+        (has, k) for k, (_, has) in enumerate(runs)
+    ]
+    assert [float(each) for each, *_ in shown] == pytest.approx(
+        [loss for loss, _ in runs], rel=6e-4, abs=5e-324
+    )
+    lowest = min(loss for loss, _ in runs)
+    winners = [k for k, (loss, _) in enumerate(runs) if loss == lowest]
+    for name, count in re.findall(r"run(\d) in (\d)", closer):
+        assert int(count) == 5 * (winners == [int(name)])
+    assert ("; in 5, two or more runs are equally close" in closer) == (len(winners) > 1)
+    if best[True] is None or best[False] is None:
+        assert answer.startswith("Over 5 test")
+        return
+    low, high = sorted((best[True], best[False]))
+    rank = "best " if len(runs) > 2 else ""
+    if answer.startswith(
+        f"With and without attention, the {rank}models forecast about equally well"
+    ):
+        assert high <= 1.5 * low * (1 + 1e-9) or high < 1e-300
+    else:
+        found = re.match(rf"The {rank}error (with|without) attention is (.*?): over 5", answer)
+        assert found
+        assert best[found[1] == "with"] == high > 1.5 * low * (1 - 1e-9)
+        check_times(found[2], low, high)
+    is_near = "Both errors are near the noise floor of 0.0098" in answer
+    assert is_near == (low >= 0.0098 / 1.5 and high <= 1.5 * 0.0098 and high <= 1.5 * low)
 
 
 def test_other_test_sequences_are_not_compared() -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,7 +36,8 @@ MAX_EXACT_DIFFERENCES = 256
 differences, the normal approximation is used."""
 MAX_STORED_DIFFERENCES = 2048
 """Maximum number of finite differences for which all Walsh averages are stored (16 MiB)."""
-MAX_BISECTIONS = 200  # more than the number of bits in a float
+MAX_SUMMAND = sys.float_info.max / 4
+"""Differences up to this size have finite sums."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ def _estimate(nonzero: Floats) -> float:
         return math.nan if above == below else math.copysign(math.inf, above - below)
     first = math.ceil((half - above) / 2)
     if above + 2 * first == half:
-        return (_kth_largest(finite, first) + _kth_largest(finite, first + 1)) / 2
+        one, other = _kth_largest(finite, first), _kth_largest(finite, first + 1)
+        return (one + other) / 2 if math.isfinite(one + other) else one / 2 + other / 2
     return _kth_largest(finite, first)
 
 
@@ -174,16 +177,19 @@ def _kth_largest(finite: Floats, k: int) -> float:
         return math.inf if k < 1 else -math.inf
     if n <= MAX_STORED_DIFFERENCES:
         i, j = np.triu_indices(n)
-        sums = finite[i] + finite[j]
-        return float(np.partition(sums, len(sums) - k)[len(sums) - k]) / 2
+        place = len(i) - k
+        with np.errstate(over="ignore"):
+            kth = float(np.partition(finite[i] + finite[j], place)[place])
+        if math.isinf(kth):  # the mean is finite, but the sum is not
+            return float(np.partition(finite[i] / 2 + finite[j] / 2, place)[place])
+        return kth / 2 or kth  # half of the smallest number would be 0
     ordered = np.sort(finite)
-    low, high = float(ordered[0]) - 1.0, float(ordered[-1])
+    if max(-ordered[0], ordered[-1]) > MAX_SUMMAND:
+        return 4 * _kth_largest(finite / 4, k)
+    low, high = np.nextafter(float(ordered[0]), -math.inf), float(ordered[-1])
     if low < 0 < high:
         low, high = (0.0, high) if _count_above(ordered, 0.0) >= k else (low, 0.0)
-    for _ in range(MAX_BISECTIONS):
-        middle = low + (high - low) / 2
-        if middle in (low, high):
-            break
+    while low < (middle := low + (high - low) / 2) < high:
         low, high = (middle, high) if _count_above(ordered, middle) >= k else (low, middle)
     return high
 

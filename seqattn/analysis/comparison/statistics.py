@@ -56,9 +56,12 @@ class SeedSummary:
         """
         seeds, numbers = list(values), np.array(list(values.values()), dtype=np.float64)
         low, high = int(numbers.argmin()), int(numbers.argmax())
+        finite = math.isfinite(numbers[high])
+        # A sum of very large losses would not be finite.
+        scale = 2.0**64 if finite and numbers[high] > 2.0**900 else 1.0
         return cls(
-            float(np.median(numbers)), median_interval(numbers),
-            float(numbers.mean()) if math.isfinite(numbers[high]) else None,
+            float(np.median(numbers / scale)) * scale, median_interval(numbers),
+            float((numbers / scale).mean()) * scale if finite else None,
             float(numbers[low]), seeds[low], float(numbers[high]), seeds[high],
         )  # fmt: skip
 
@@ -108,6 +111,8 @@ class PairedTest:
             every pair.
         smallest_p: the value that `p_holm` would have if, in every test, all untied differences had
             the same sign. If this value is 0.05 or more, the difference cannot be significant.
+        smallest_p_untied: the value that `smallest_p` would have without ties. If this value is
+            0.05 or more, no losses of these numbers of pairs could make the difference significant.
         ties: the number of pairs with equal losses. A pair in which both runs diverged is tied.
         num_tests: the number of tests of the comparison.
         diverged: the number of pairs in which the first variant diverged, and the number of pairs
@@ -124,6 +129,7 @@ class PairedTest:
     p_holm: float
     effect: float
     smallest_p: float
+    smallest_p_untied: float = 0.0
     ties: int = 0
     num_tests: int = 1
     diverged: tuple[int, int] = (0, 0)
@@ -146,11 +152,21 @@ class PairedTest:
         if self.is_decided:
             return self._describe_decision()
         if self.ties == self.seeds:
-            return f"{both} have the same result in all {self.seeds} seeds."
+            diverged, _ = self.diverged
+            if diverged == self.seeds:
+                return f"{both} diverged in all {self.seeds} seeds."
+            details = (
+                f": both diverged in {diverged}, and their losses are equal in the others"
+                if diverged
+                else ""
+            )
+            return f"{both} have the same result in all {self.seeds} seeds{details}."
+        if self.smallest_p_untied >= LEVEL:
+            return f"{self.seeds} seeds are too few to tell {both} apart, whatever their losses."
         if self.smallest_p >= LEVEL:
-            ties = f", {self.ties} of them tied," if self.ties else ""
             return (
-                f"{self.seeds} seeds{ties} are too few to tell {both} apart, whatever their losses."
+                f"{self.seeds} seeds cannot tell {both} apart: with the tied seeds of this"
+                f" comparison, p cannot be below {format_p(self.smallest_p)} (Holm)."
             )
         estimate = self._describe_estimate(f"{self.first} minus {self.second}", 1)
         words = (
@@ -161,12 +177,13 @@ class PairedTest:
             most = max(self.first_wins, self.second_wins)
             words += (
                 f"; the test, which gives large differences more weight, favors {one}"
-                f" (p = {self.p_holm:.2g}), but {other} is better in {most} of {self.seeds} seeds"
+                f" (p = {format_p(self.p_holm)}, Holm), but {other} is better in {most} of"
+                f" {self.seeds} seeds"
             )
         elif self.p < LEVEL:  # p_holm exceeds p, so there are several tests
             words += (
-                f"; p is {self.p:.2g} for this pair alone, but {self.p_holm:.2g} with Holm's"
-                f" correction for {self.num_tests} pairs"
+                f"; p is {format_p(self.p)} for this pair alone, but {format_p(self.p_holm)}"
+                f" with Holm's correction for {self.num_tests} pairs"
             )
         return f"{words}."
 
@@ -174,8 +191,8 @@ class PairedTest:
         better, worse, won, sign = self.first, self.second, self.first_wins, -1
         if self.effect > 0:
             better, worse, won, sign = self.second, self.first, self.second_wins, 1
-        size_is_known = self.interval is not None and self.interval[0] * self.interval[1] > 0
-        evidence = "" if size_is_known else f" (p = {self.p_holm:.2g}, Holm)"
+        size_is_known = self.interval is not None and (self.interval[0] > 0 or self.interval[1] < 0)
+        evidence = "" if size_is_known else f" (p = {format_p(self.p_holm)}, Holm)"
         ties = f", {self.ties} tied" if self.ties else ""
         estimate = self._describe_estimate(f"{worse} minus {better}", sign)
         words = (
@@ -202,14 +219,15 @@ class PairedTest:
         size = "unknown" if math.isnan(self.estimate) else format_number(sign * self.estimate)
         words = f"the typical difference in loss{untied}, {subtraction} (Hodges-Lehmann), is {size}"
         if self.interval is None:
-            return f"{words}, without an interval (needs {self.pairs_needed} seeds)"
+            return f"{words}, without an interval ({self.interval_needs})"
         low, high = sorted(sign * bound for bound in self.interval)
         return f"{words} (95% interval: {format_number(low)} to {format_number(high)})"
 
     @property
-    def pairs_needed(self) -> int:
-        """The smallest number of untied pairs for which an interval exists."""
-        return pairs_needed(LEVEL / self.num_tests)
+    def interval_needs(self) -> str:
+        """The smallest number of seeds for which an interval exists, in words."""
+        untied = " without ties" if self.ties else ""
+        return f"needs {pairs_needed(LEVEL / self.num_tests)} seeds{untied}"
 
     def _describe_divergence(self) -> str:
         """Return a note in parentheses with the number of diverged seeds of each variant, or "" if
@@ -233,6 +251,14 @@ def format_number(value: float, spec: str = ".2g") -> str:
     return ("-" if value < 0 else "+" * spec.startswith("+")) + "infinity"
 
 
+def format_p(p: float) -> str:
+    """Format a p-value with two significant digits, or with as many as show whether it is below
+    `LEVEL`."""
+    return next(
+        text for digits in range(2, 18) if (float(text := f"{p:.{digits}g}") < LEVEL) == (p < LEVEL)
+    )
+
+
 def paired_tests(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[PairedTest]:
     """Test every pair of variants within each group, and correct for the total number of tests.
 
@@ -253,14 +279,15 @@ def paired_tests(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[Pa
     found = [signed_rank(differences, LEVEL / len(pairs)) for *_, differences, _ in pairs]
     corrected = holm([each.p for each in found])
     smallest = holm([smallest_p(each.pairs) for each in found])
+    untied = holm([smallest_p(len(differences)) for *_, differences, _ in pairs])
     return [
         PairedTest(
             first, second, len(differences), each.estimate if each.pairs else 0.0, each.interval,
             int((differences < 0).sum()), each.p, p_holm, rank_biserial(differences), least,
-            int((differences == 0).sum()), len(pairs), lost,
+            without_ties, int((differences == 0).sum()), len(pairs), lost,
         )
-        for (first, second, differences, lost), each, p_holm, least in zip(
-            pairs, found, corrected, smallest, strict=True
+        for (first, second, differences, lost), each, p_holm, least, without_ties in zip(
+            pairs, found, corrected, smallest, untied, strict=True
         )
     ]  # fmt: skip
 

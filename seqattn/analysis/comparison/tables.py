@@ -25,6 +25,7 @@ from seqattn.analysis.comparison.statistics import (
     PairedTest,
     SeedSummary,
     format_number,
+    format_p,
 )
 from seqattn.runs.storage import atomic_write, read_regular_file
 
@@ -186,7 +187,7 @@ def _describe_pairs(pairs: Sequence[PairedTest]) -> list[str]:
         ]
     if len(pairs) > 1 and any(pair.interval is not None for pair in pairs):
         words.append(
-            f"The intervals of the {len(pairs)} pairs are simultaneous 95% confidence intervals"
+            f"The intervals are simultaneous 95% confidence intervals for {len(pairs)} pairs"
             " (Bonferroni)."
         )
     return words
@@ -273,14 +274,14 @@ def explain_pairs(count: int) -> str:
 
 def _pair_cells(pair: PairedTest) -> list[str]:
     if pair.interval is None:
-        interval = f"needs {pair.pairs_needed} seeds"
+        interval = pair.interval_needs
     else:
         interval = f"[{_interval_text(pair.interval, '+.4f')}]"
     known = not math.isnan(pair.estimate)
     return [
         pair.first, pair.second, format_number(pair.estimate, "+.4f") if known else EMPTY_CELL,
         interval, f"{pair.first_wins} of {pair.seeds}" + f", {pair.ties} tied" * bool(pair.ties),
-        f"{pair.p_holm:.2g}", f"{pair.effect:+.2f}",
+        format_p(pair.p_holm), f"{pair.effect:+.2f}",
     ]  # fmt: skip
 
 

@@ -121,7 +121,8 @@ def _judge_seed_spread(losses: Sequence[float]) -> Verdict:
         return "fine", number
     return (
         "found", number,
-        "The result of one seed is chance: some seeds get stuck where others do not.",
+        "No seed has a result." if diverged == len(losses)
+        else "The result of one seed is chance: some seeds get stuck where others do not.",
         "training.learning_rate: (lower), training.clip_norm: 1.0, model.hidden_dim: (wider);"
         " and draw no conclusion from one seed",
     )  # fmt: skip

@@ -206,7 +206,7 @@ class Training(Section):
         if isinstance(schedule, CosineRate) and schedule.minimum > self.learning_rate:
             raise contradiction(
                 "learning_rate_schedule",
-                f"has minimum {schedule.minimum:g}, above learning_rate {self.learning_rate:g}",
+                f"has minimum {schedule.minimum}, above learning_rate {self.learning_rate}",
             )
         return self
 

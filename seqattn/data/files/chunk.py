@@ -146,8 +146,8 @@ def raise_bad_value(place: str, value: float) -> None:
     if math.isinf(value):
         raise DataError(f"{place} is {value}; it must be finite.")
     raise DataError(
-        f"{place} is {value:g}; the largest supported value is {MAX_VALUE:g}. Give it in larger"
-        " units."
+        f"{place} is {float(value)}; the largest supported value is {MAX_VALUE:g}. Give it in"
+        " larger units."
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.files.chunk import first_line
-from seqattn.errors import DataError
+from seqattn.errors import DataError, unequal_numbers
 from seqattn.runs.storage import MAX_UNPACKED_BYTES
 
 
@@ -27,10 +27,11 @@ def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]
             size = sum(entry.file_size for entry in entries)
             if size > MAX_UNPACKED_BYTES:
                 largest = max(entries, key=lambda entry: entry.file_size)
+                total, most = unequal_numbers(size / 2**30, MAX_UNPACKED_BYTES / 2**30)
                 raise DataError(
-                    f"{name}: unpacks to {size / 2**30:.1f} GiB ({largest.filename!r} alone to"
-                    f" {largest.file_size / 2**30:.1f}); at most {MAX_UNPACKED_BYTES / 2**30:.0f}"
-                    " GiB are unpacked. Save it as NPY, which is mapped instead."
+                    f"{name}: unpacks to {total} GiB ({largest.filename!r} alone to"
+                    f" {largest.file_size / 2**30:.1f}); at most {most} GiB are"
+                    " unpacked. Save it as NPY, which is mapped instead."
                 )
             arrays: dict[str, NDArray[Any]] = {}
             for entry in entries:

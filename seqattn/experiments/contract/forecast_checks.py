@@ -139,10 +139,11 @@ def _check_sums(case: ContractCase, found: AttentionMap) -> str:
     if worst.value > 1e-11:
         total = float(sums[worst.index])
         raise CheckFailedError(
-            f"The weights of a row sum to {total:.4g} instead of"
-            f" {'at most ' if found.meaning == 'partial' else ''}1 ({worst.place(*axes)}): the"
-            " normalization runs over the wrong axis, or the mask is applied after the"
-            " normalization. Mask the scores first, and normalize over the last axis."
+            f"The weights of a row sum to {total} instead of"
+            f" {'more than 0 and at most ' if found.meaning == 'partial' else ''}1"
+            f" ({worst.place(*axes)}): the normalization runs over the wrong axis, or the mask"
+            " is applied after the normalization. Mask the scores first, and normalize over the"
+            " last axis."
         )
     return "rows sum to at most 1" if found.meaning == "partial" else "rows sum to 1"
 

@@ -71,9 +71,9 @@ def describe_need(
     )
     mode, lowest = min(overridden.items(), key=lambda item: item[1])
     words = f"with {OVERRIDE_NAMES[mode]}, the error is {_times(own, lowest)}"
-    if lowest > MIN_NEEDED * own:
+    if lowest / MIN_NEEDED > own:
         first = f"This trained model depends on its attention weights: even {words}."
-    elif lowest > MIN_USED * own:
+    elif lowest / MIN_USED > own:
         first = f"This trained model hardly depends on its attention weights: {words}."
     else:
         first = (
@@ -241,7 +241,7 @@ def describe_runs(results: Sequence[RunResult]) -> tuple[list[str], Commands]:
     commands: Commands = []
     if attending and plain:
         best, other = _best(attending), _best(plain)
-        answer = _contrast(best, other, losses)
+        answer = _contrast(best, other, losses, "best " * (len(results) > 2))
         if _are_close(best, other):
             commands.append(["See what happens with longer sources:", LONG_SOURCES])
         config = best.run.trained.config
@@ -268,17 +268,17 @@ def _list_losses(results: Sequence[RunResult]) -> str:
     )
 
 
-def _describe_floor(floor: float | None, highest: float = math.inf) -> str:
+def _describe_floor(floor: float | None, low: float = 0.0, high: float = math.inf) -> str:
     """Return a sentence about the noise floor; "" if it is unknown.
 
     Args:
         floor: the noise floor.
-        highest: the higher of two losses, which is compared with the floor.
+        low, high: two losses, which are compared with the floor.
     """
     if floor is None:
         return ""
     start = "The noise floor of these sequences is"
-    if highest <= MAX_CLOSE * floor:
+    if floor / MAX_CLOSE <= low and high / MAX_CLOSE <= floor:
         start = "Both errors are near the noise floor of"
     return f" {start} {floor:.4g}: no model is reliably below it."
 
@@ -300,7 +300,7 @@ def _best(results: Sequence[RunResult]) -> RunResult:
 def _count_closer(results: Sequence[RunResult]) -> str:
     """Return a sentence with the number of test sequences for which each run is best."""
     losses = np.stack([each.losses for each in results])
-    scored = np.isfinite(losses).all(axis=0)
+    scored = ~np.isnan(losses).any(axis=0)
     is_lowest = losses[:, scored] == losses[:, scored].min(axis=0, initial=math.inf)
     is_tied = is_lowest.sum(axis=0) > 1
     counts = [f"{each.run.name} in {int((is_lowest[k] & ~is_tied).sum()):,}"
@@ -309,33 +309,38 @@ def _count_closer(results: Sequence[RunResult]) -> str:
     ties = (
         f"; in {int(is_tied.sum()):,}, two or more runs are equally close" if is_tied.any() else ""
     )
+    known = "" if scored.all() else " with known errors"
     return (
-        f"Of {int(scored.sum()):,} test sequences, the forecast is closest to the truth for"
+        f"Of {int(scored.sum()):,} test sequences{known}, the forecast is closest to the truth for"
         f" {joined}{ties}."
     )
 
 
 def _are_close(one: RunResult, other: RunResult) -> bool:
     low, high = sorted((one.loss, other.loss))
-    return high <= MAX_CLOSE * low
+    return high / MAX_CLOSE <= low
 
 
-def _contrast(attending: RunResult, plain: RunResult, losses: str) -> str:
+def _contrast(attending: RunResult, plain: RunResult, losses: str, rank: str) -> str:
     """Return sentences that say whether the errors of two runs, with and without attention, differ.
 
     Args:
         attending: the run with attention.
         plain: the run without attention.
         losses: a clause with the test losses.
+        rank: a word before the errors and models of these runs, such as "best "; "" if there are no
+            other runs.
     """
     low, high = sorted((attending.loss, plain.loss))
     are_close = _are_close(attending, plain)
     if are_close:
-        text = f"With and without attention, the models forecast about equally well: {losses}."
-        text += _describe_floor(attending.floor, high)
+        text = (
+            f"With and without attention, the {rank}models forecast about equally well: {losses}."
+        )
+        text += _describe_floor(attending.floor, low, high)
     else:
         worse = plain if plain.loss > attending.loss else attending
-        text = f"The error {worse.kind} is {_times(low, high)}: {losses}."
+        text = f"The {rank}error {worse.kind} is {_times(low, high)}: {losses}."
         text += _describe_floor(attending.floor)
     if others := _other_differences(attending, plain):
         text += (
@@ -367,7 +372,10 @@ def _other_differences(one: RunResult, other: RunResult) -> list[str]:
 
 def _times(low: float, high: float) -> str:
     """Return a phrase that compares two losses, such as "2.1 times as large"."""
-    if low == 0:
-        return f"{high:.3g} instead of 0"
-    ratio = high / low
-    return f"{ratio:.2g} times as large" if ratio < 99.5 else f"{ratio:,.0f} times as large"
+    ratio = high / low if low else math.inf
+    if math.isinf(ratio):
+        return f"{high:.3g} instead of {low:.3g}"
+    if 99.5 <= ratio < 1e6:
+        return f"{ratio:,.0f} times as large"
+    # Two digits would make 1.03 the same as 1.
+    return f"{ratio:.{2 if ratio >= 1.1 else 3}g} times as large"

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from seqattn.errors import StorageError
+from seqattn.errors import StorageError, unequal_numbers
 
 MIN_OPEN_FILES = 48
 """The number of open files that a process needs at least in addition to one lock per run."""
@@ -36,9 +36,10 @@ def check_free_space(needed: Mapping[Path, int]) -> None:
     for existing, total in disks.values():
         free = shutil.disk_usage(existing).free
         if free < total:
+            there, needs = unequal_numbers(free / 2**20, total / 2**20)
             raise StorageError(
-                f"{existing}: its disk has {free / 2**20:.1f} MiB free, but two checkpoints of each"
-                f" run need {total / 2**20:.1f} MiB. Free some space, or choose another"
+                f"{existing}: its disk has {there} MiB free, but two checkpoints of each"
+                f" run need {needs} MiB. Free some space, or choose another"
                 " --output-dir."
             )
 
