@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -150,19 +150,9 @@ def plan_comparison(
     resampled = compare.resample_data if resample_data is None else resample_data
     given = {"vary": vary or None, "variants": vary or None, "along": along, "seeds": seeds,
              "resample_data": resample_data}  # fmt: skip
-    mistakes += [
-        f"{origin}: has no effect, because an option of the command replaces it. Give only one of"
-        " the two."
-        for key, value in given.items()
-        if value is not None
-        for origin in draft.overrides_at(("compare", key))
-    ]
-    changed = [{tuple(key.split(".")) for key in arm.changes} for arm in arms]
-    mistakes += [
-        f"{origin}: has no effect, because every variant sets this key. Give only one of the two."
-        for path, origin in draft.overrides.items()
-        if all(any(path[:length] in keys for length in range(len(path) + 1)) for keys in changed)
-    ]
+    mistakes += _check_overrides(
+        draft, {key for key, value in given.items() if value is not None}, arms
+    )
     mistakes += _check_duplicates(variants)
     mistakes += _check_data_seeds(variants) if resampled else []
     if resample_data and not generated:
@@ -281,6 +271,31 @@ def _validate_variants(
         except ConfigError as error:
             mistakes += error.mistakes or [str(error)]
     return variants, mistakes
+
+
+def _check_overrides(
+    draft: Draft, given: Collection[str], arms: Sequence[_VariantDraft]
+) -> list[str]:
+    """Return a mistake for each override that has no effect.
+
+    Args:
+        draft: the draft with the overrides.
+        given: the keys of the section `compare` that options of the command replace.
+        arms: the variants.
+    """
+    changed = [{tuple(key.split(".")) for key in arm.changes} for arm in arms]
+    by_variants = [
+        origin
+        for path, origin in draft.overrides.items()
+        if all(any(path[:length] in keys for length in range(len(path) + 1)) for keys in changed)
+    ]
+    by_options = [origin for key in given for origin in draft.overrides_at(("compare", key))]
+    return [
+        f"{origin}: has no effect, because {what} this key. Give only one of the two."
+        for origins, what in ((by_variants, "every variant sets"),
+                              (by_options, "another option replaces"))
+        for origin in origins
+    ]  # fmt: skip
 
 
 def _check_counts(path: str, arms: int, count: int) -> None:

@@ -26,10 +26,13 @@ from seqattn.experiments.group_training import build_runs
 from seqattn.experiments.job import Job
 from seqattn.experiments.run_environment import choose_device
 from seqattn.experiments.skip_start import starts_at_map
+from seqattn.experiments.starting_point import StartingPoint
 from seqattn.models.attention.normalizers import build_normalizer
 from seqattn.runs import RunFolder
+from seqattn.runs.checkpoint_file import read_checkpoint
 from seqattn.runs.storage import physical_memory, read_regular_file
-from seqattn.training import ProcessGroup, Session, load_state, train_models
+from seqattn.training import ProcessGroup, Session, train_models
+from seqattn.training.checkpoints import restore_state
 
 TRAINED = b"trained already"
 """Message that process 0 sends to the other processes if nothing is left to train."""
@@ -41,7 +44,8 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
     The exchange consists of these parts, in this order:
 
     1. All processes compare digests of config and data.
-    2. Process 0 sends the content of its checkpoint file, or an empty message for a new run. If
+    2. Process 0 sends the content of its checkpoint file, the starting point of a new run with
+       `training.start_from` as a checkpoint file, or an empty message for any other new run. If
        nothing is left to train, process 0 sends `TRAINED` instead.
     3. For a new run that starts from a fitted map of `model.skip: linear`, process 0 sends this
        map.
@@ -64,14 +68,21 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
         content = (
             b"" if job.checkpoint is None else read_regular_file(job.checkpoint, physical_memory())
         )
+        content = content if job.start is None else job.start.as_bytes()
     content = processes.broadcast(content)
     if content == TRAINED:
         return None
-    if content and job.state is None:
+    if content and job.state is None and job.start is None:
         with tempfile.TemporaryDirectory() as place:
-            file = Path(place) / "last.safetensors"
-            file.write_bytes(content)
-            job = replace(job, state=load_state(file, job.new_model()))
+            path = Path(place) / "received.safetensors"
+            path.write_bytes(content)
+            file = read_checkpoint(path)
+        if job.config.training.start_from is not None:
+            job = replace(job, data=replace(job.data, scaling=file.spec.scaling))
+        if file.is_training:
+            job = replace(job, state=restore_state(file, job.new_model()))
+        else:
+            job = replace(job, start=StartingPoint.of(file, "process 0"))
     return share_skip_map(processes, job)
 
 
@@ -87,7 +98,8 @@ def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
         DistributedError: if another process fails.
     """
     skip, fitted = job.new_model().skip, job.skip_map
-    if skip is None or job.state is not None or not starts_at_map(job):
+    is_new = job.state is None and job.start is None
+    if skip is None or not is_new or not starts_at_map(job):
         return job
     arrays = () if fitted is None else (fitted.weight, fitted.bias)
     received = processes.broadcast(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))

@@ -122,14 +122,15 @@ def _states_with_histories(
 
 def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
     """Build the models and tensors of the jobs. Jobs with the same data share their tensors."""
-    tensors: dict[int, Batch | GatheredBatch] = {}
+    tensors: dict[tuple[int, int], Batch | GatheredBatch] = {}
 
     def to_batch(job: Job, part: Sequences) -> Batch | GatheredBatch:
-        if id(part) not in tensors:
+        key = id(job.data), id(part)
+        if key not in tensors:
             # Groups stack their tensors, so only a single run may gather its validation part.
             keep = len(jobs) > 1 or part is not job.data.validation
-            tensors[id(part)] = batch_of(part, device, scaling=job.data.scaling, keep_tensors=keep)
-        return tensors[id(part)]
+            tensors[key] = batch_of(part, device, scaling=job.data.scaling, keep_tensors=keep)
+        return tensors[key]
 
     return [
         TrainingRun(
@@ -214,9 +215,16 @@ def _resumption(job: Job, group_size: int) -> list[str]:
     if job.state is not None:
         step = f", step {job.state.step}" if job.state.step else ""
         return [*job.changed_plugins, f"Resuming after epoch {job.state.epoch}{step}."]
+    lines = []
     if job.resume and group_size == 1:
-        return ["There is no checkpoint to resume from yet: starting from the beginning."]
-    return []
+        lines.append("There is no checkpoint to resume from yet: starting from the beginning.")
+    if job.start is not None:
+        record = job.start.record
+        lines.append(
+            f"Starting with the weights of epoch {record['epoch']} and the scaling of"
+            f" {record['run']} (SHA-256 of the weights: {record['sha256']})."
+        )
+    return lines
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
 from seqattn.data.ridge import RidgeMap
 from seqattn.errors import Interrupted, NonFiniteError
+from seqattn.experiments.starting_point import StartingPoint
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, build_early_stopper
@@ -96,8 +97,11 @@ class Job:
         skipped_checkpoints: for each unusable checkpoint, a line with the reason.
         changed_plugins: for each plugin that has changed since the run was trained, a line with
             both digests.
+        previous_epochs: `training.epochs` of the checkpoint; 0 for a new run.
         is_restarted: whether the run starts over because other runs of its group have no
             checkpoint.
+        start: starting point of a run that begins with the weights of another run; None for any
+            other run, and after a resume from a checkpoint.
         skip_map: fitted initial map of `model.skip: linear`; None if no map was fitted.
         counted: the number of parameters of the model; None if they are not counted yet.
     """
@@ -115,7 +119,9 @@ class Job:
     group_id: str = ""
     skipped_checkpoints: tuple[str, ...] = ()
     changed_plugins: tuple[str, ...] = ()
+    previous_epochs: int = 0
     is_restarted: bool = False
+    start: StartingPoint | None = None
     skip_map: RidgeMap | None = None
     counted: int | None = None
 
@@ -141,6 +147,15 @@ class Job:
         the command ends before this save, the folder is therefore unchanged, except for the log of
         a resumed run."""
         return self.replaces or self.state is not None
+
+    @property
+    def start_record(self) -> Mapping[str, Any] | None:
+        """The record of the starting point (see `StartingPoint.record`), also after a resume; None
+        if the config has no `training.start_from`."""
+        if self.config.training.start_from is None:
+            return None
+        before: Mapping[str, Any] | None = self.previous_environment.get("start_from")
+        return before if self.start is None else self.start.record
 
     @property
     def is_pending(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqattn.config import Config, as_plain
+from seqattn.config import Config, OwnFile, as_plain
 from seqattn.data import Splits, fixed_shape, load_data
 from seqattn.data.sequences import Integers
 from seqattn.errors import DataError, NonFiniteError, UsageError
@@ -16,6 +16,7 @@ from seqattn.experiments.grouping import groups_without_checkpoints
 from seqattn.experiments.job import Job
 from seqattn.experiments.memory_estimate import check_memory, check_memory_of_runs
 from seqattn.experiments.resume import check_same_rates, check_same_split, load_latest_checkpoint
+from seqattn.experiments.starting_point import with_shared_scaling, with_starting_points
 from seqattn.runs import RunFolder, check_folder_available, check_summary
 from seqattn.training import RunState
 
@@ -37,9 +38,13 @@ def prepare_jobs(
     splits: dict[str, Splits] = {}
     jobs = []
     for config, folder in configs:
-        key = repr(config.data)
+        section = config.data
+        if config.training.start_from is not None and isinstance(section, OwnFile):
+            # The other run's scaling replaces the scaling that would be fitted to these data.
+            section = section.model_copy(update={"scaling": "none"})
+        key = repr(section)
         if key not in splits:
-            splits[key] = load_data(config.data)
+            splits[key] = load_data(section)
         if fixed_shape(config.data) is None:
             check_memory(config, splits[key])
         replaces = overwrite and folder.is_run
@@ -47,7 +52,7 @@ def prepare_jobs(
         check_fixed_lengths(config, job.data)
         _check_sequence_lengths(job)
         jobs.append(_load_progress(job) if resume else job)
-    return jobs
+    return with_shared_scaling(with_starting_points(jobs))
 
 
 def groups_to_train(

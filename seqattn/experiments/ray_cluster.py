@@ -84,8 +84,9 @@ def train_on_cluster(
             written.
 
     Raises:
-        UsageError: if Ray is not installed, if `address` is invalid, if a config selects MLflow or
-            Weights & Biases, or if no machine has enough cores or the required GPU.
+        UsageError: if Ray is not installed, if `address` is invalid, if a config selects MLflow,
+            Weights & Biases or `training.start_from`, or if no machine has enough cores or the
+            required GPU.
         DistributedError: if the cluster cannot be reached or started, or if a task failed.
         SeqattnError: for an error in a config or its data that a user can correct.
         Interrupted: on SIGINT or SIGTERM.
@@ -94,7 +95,7 @@ def train_on_cluster(
     groups = groups_to_train(configs)
     if not groups:
         return
-    _check_trackers(configs)
+    _check_usable_keys(configs)
     total = sum(config.training.epochs for config, _ in configs)
     with _ray_connection(address, callbacks) as ray:
         gpus = _gpus_per_task(ray, device, threads or 1)
@@ -107,14 +108,20 @@ def train_on_cluster(
         _collect(ray, _submit(ray, groups, gpus, threads or 1, provenance or {}), callbacks)
 
 
-def _check_trackers(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Check that no config selects a tracker that a task cannot use. Such a tracker needs the
+def _check_usable_keys(configs: Sequence[tuple[Config, RunFolder]]) -> None:
+    """Check that no config has a key that a task cannot use. MLflow and Weights & Biases need the
     folder of all outputs and the path of the run in this folder, but a task trains in a temporary
-    folder, often on another machine.
+    folder, often on another machine. A task also starts over a run that has been stopped, so
+    `training.start_from` might give this run other weights than before.
 
     Raises:
-        UsageError: if a config selects MLflow or Weights & Biases.
+        UsageError: if a config has such a key.
     """
+    if any(config.training.start_from is not None for config, _ in configs):
+        raise UsageError(
+            "training.start_from: runs on a Ray cluster cannot start from another run. Compare"
+            " without --engine ray."
+        )
     for key in ("mlflow", "wandb"):
         if any(getattr(config.logging, key) for config, _ in configs):
             raise UsageError(

@@ -118,6 +118,7 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
         "model": as_plain(job.config.model),
         "task": job.config.data.kind,
         "data": list(job.data.notes),
+        "start_from": None if job.start_record is None else dict(job.start_record),
         "skipped_checkpoints": list(job.skipped_checkpoints),
         "interrupted": job.checkpoint is not None,
         "seconds": sum(record.seconds for record in state.history),

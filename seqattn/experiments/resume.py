@@ -4,6 +4,7 @@ resumed."""
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from seqattn.config.plugins import plugin_changes
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.experiments.job import Job
 from seqattn.runs import RunFolder
+from seqattn.runs.checkpoint_file import CheckpointFile
 from seqattn.training import LearningRate, RunState, check_data_unchanged
 from seqattn.training.checkpoints import read_training, restore_state
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
@@ -40,7 +42,7 @@ def load_latest_checkpoint(job: Job) -> Job:
                 reasons.append(f"{path}: is missing.")
             continue
         try:
-            state, before = load_checkpoint(path, job)
+            state, file = load_checkpoint(path, job)
         except CheckpointError as error:
             reasons.append(str(error))
             continue
@@ -48,9 +50,12 @@ def load_latest_checkpoint(job: Job) -> Job:
             *job.previous_environment.get("skipped_checkpoints", ()),
             *(f"Skipped checkpoint: {reason}" for reason in reasons),
         )
+        if job.config.training.start_from is not None:
+            job = replace(job, data=replace(job.data, scaling=file.spec.scaling))
         return replace(
             job, state=state, checkpoint=path, skipped_checkpoints=skipped,
-            changed_plugins=plugin_changes(before, job.config),
+            changed_plugins=plugin_changes(file.config, job.config),
+            previous_epochs=file.config.training.epochs,
         )  # fmt: skip
     if not reasons and folder.metrics.exists() and folder.read_metrics():
         reasons.append(f"{folder.metrics} lists epochs, but their checkpoints are missing.")
@@ -63,8 +68,8 @@ def load_latest_checkpoint(job: Job) -> Job:
     return job
 
 
-def load_checkpoint(path: Path, job: Job) -> tuple[RunState, Config]:
-    """Read the state and the config of a checkpoint from which a job can continue.
+def load_checkpoint(path: Path, job: Job) -> tuple[RunState, CheckpointFile]:
+    """Read a checkpoint from which a job can continue, and return its state and the file.
 
     Raises:
         CheckpointError, ConfigError, DataError: see `load_latest_checkpoint`.
@@ -75,7 +80,7 @@ def load_checkpoint(path: Path, job: Job) -> tuple[RunState, Config]:
         check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
     except DataError as error:
         raise DataError(f"{error}{_changed_files(job)}") from None
-    return restore_state(file, job.new_model()), file.config
+    return restore_state(file, job.new_model()), file
 
 
 def _changed_files(job: Job) -> str:
@@ -187,6 +192,8 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
             lines.append(f"(allowed changes: {'; '.join(harmless)})")
         raise ConfigError(
             f"{folder.path}: cannot be resumed with another config. These changes would result"
-            " in a different run. Use the old values, or start another run with --name:",
+            " in a different run. Use the old values, or start another run with --name, which can"
+            " begin with the best weights of this run (--set"
+            f" training.start_from={shlex.quote(str(folder.path))}):",
             lines,
         )

@@ -128,6 +128,8 @@ def environment_of(
     content, before = dict(environment), job.environment_of_state.get("threads")
     if threads := environment.get("threads") or threads or before:
         content["threads"] = threads
+    if job.start_record is not None:
+        content["start_from"] = dict(job.start_record)
     if job.skipped_checkpoints:
         content["skipped_checkpoints"] = list(job.skipped_checkpoints)
     return content

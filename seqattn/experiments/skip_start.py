@@ -18,7 +18,7 @@ def fit_skip_maps(groups: Sequence[Sequence[Job]]) -> list[list[Job]]:
     fitted: dict[int, RidgeMap] = {}
 
     def fit(job: Job) -> Job:
-        if job.state is not None or not starts_at_map(job):
+        if job.state is not None or job.start is not None or not starts_at_map(job):
             return job
         data = job.data
         if id(data) not in fitted:
@@ -29,14 +29,17 @@ def fit_skip_maps(groups: Sequence[Sequence[Job]]) -> list[list[Job]]:
 
 
 def build_initial_model(job: Job) -> Seq2SeqModel:
-    """Build the model, and draw its initial weights with the seed. If the linear skip starts from a
-    fitted map, it gets the weights of this map, and is frozen if `model.skip_map` is `frozen`.
+    """Build the model, and draw its initial weights with the seed, or use the weights of the job's
+    starting point. If the linear skip starts from a fitted map, it gets the weights of this map,
+    and is frozen if `model.skip_map` is `frozen`.
     """
     model = job.new_model()
     if model.skip is not None and starts_at_map(job):
         model.skip.is_trainable = job.config.model.skip_map == "finetuned"
         if job.skip_map is not None:
             model.skip.set_weights(job.skip_map.weight, job.skip_map.bias)
+    if job.start is not None:
+        model.load_state_dict(job.start.weights)
     return model
 
 
@@ -46,8 +49,12 @@ def _has_fitted_map(job: Job) -> bool:
 
 
 def starts_at_map(job: Job) -> bool:
-    """Return whether the linear skip of a new run starts from a fitted map instead of zero."""
-    return _has_fitted_map(job) and ridge_work(job.data.baseline_part) <= MAX_WORK
+    """Return whether the linear skip of a new run starts from a fitted map instead of zero. The map
+    may have been fitted for another run, from whose weights this run starts."""
+    starts_from_run = job.config.training.start_from is not None
+    return _has_fitted_map(job) and (
+        starts_from_run or ridge_work(job.data.baseline_part) <= MAX_WORK
+    )
 
 
 def describe_skip_start(job: Job) -> str:

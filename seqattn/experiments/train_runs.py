@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -27,6 +28,7 @@ from seqattn.experiments.run_folders import (
     prepare_folders,
 )
 from seqattn.experiments.skip_start import fit_skip_maps
+from seqattn.experiments.starting_point import with_starting_points
 from seqattn.experiments.trackers import check_trackers
 from seqattn.experiments.worker_count import reason_for_one_process, worker_count
 from seqattn.experiments.worker_processes import train_in_workers
@@ -159,7 +161,7 @@ def _check_and_group(
     allow_open_files(len(configs))  # one lock for each run
     locks.lock_existing(folder for _, folder in configs)
     jobs = prepare_jobs(configs, resume=resume, overwrite=overwrite)
-    groups = fit_skip_maps(group_jobs(jobs))
+    groups = fit_skip_maps([with_starting_points(group) for group in group_jobs(jobs)])
     check_free_space({job.folder.path: checkpoint_bytes(job) for group in groups for job in group})
     jobs = _replace_jobs(jobs, groups)
     if launch.processes is not None:
@@ -207,6 +209,21 @@ def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[
 
 
 def _show_ended_runs(jobs: Sequence[Job], callbacks: Callbacks) -> None:
+    if epochs := [
+        job.summary["epochs"] for job in jobs
+        if job.summary and job.summary["stopped_early"]
+        and job.config.training.epochs > job.previous_epochs
+    ]:  # fmt: skip
+        path = jobs[0].folder.path if len(jobs) == 1 else jobs[0].folder.path.parent
+        which = (
+            f"{path}: stopped early at epoch {epochs[0]}" if len(jobs) == 1
+            else f"{len(epochs)} of {len(jobs)} runs stopped early"
+        )  # fmt: skip
+        callbacks.message(
+            f"{which} (training.early_stopping), and more epochs do not continue what has stopped."
+            " To train the best weights further, start another run: --name NAME --set"
+            f" training.start_from={shlex.quote(str(path))}"
+        )
     trained = sum(job.summary is not None for job in jobs)
     diverged = sum(job.error is not None for job in jobs)
     if len(jobs) == 1:

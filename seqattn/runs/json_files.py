@@ -196,6 +196,15 @@ class DivergedSummary(_EndedRun):
     epochs: Count
 
 
+class StoredStart(_Stored):
+    """The schema of the record of the weights with which a run started; see
+    `seqattn.experiments.starting_point.StartingPoint.record`."""
+
+    run: Text
+    epoch: Positive
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
 class Environment(_Stored):
     """The schema of `environment.json`. Older versions wrote fewer keys, so no key is required."""
 
@@ -207,6 +216,7 @@ class Environment(_Stored):
     packages: dict[str, str] = {}
     skipped_checkpoints: list[Text] = []
     origins: dict[str, str] = {}
+    start_from: StoredStart | None = None
 
 
 class StoredTracker(_Stored):

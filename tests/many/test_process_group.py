@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from seqattn.runs import RunFolder
 from seqattn.training import load_model
 from tests.conftest import ROOT
 from tests.faults.nursery import Nursery
+from tests.grouped import write_series
 from tests.many.several import LONG, SETS, losses, together, words
 from tests.many_files import folder_of, wide
 
@@ -63,6 +65,29 @@ def test_a_stop_signal_to_one_process_stops_all_and_a_resume_ends_the_same(
     done = together(nursery, tmp_path, 2, words("cut", "--resume"))
     assert {each.code for each in done} == {0}
     assert "is already trained to epoch 5" in done[0].err
+
+
+def test_processes_start_with_the_weights_and_the_scaling_of_another_run(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    def sets(file: str, *more: str) -> list[str]:
+        write_series(tmp_path / file, seed=len(file))
+        section = "series: sequence, time: step, features: [a, b], source_length: 5"
+        return [f"data={{kind: file, path: {file}, {section}}}", "training.batch_size=5",
+                "training.epochs=3", "training.checkpoint_seconds=0", *more]  # fmt: skip
+
+    assert nursery.run(words("old", sets=sets("old.csv")), tmp_path).code == 0
+    again = sets("another.csv", "training.start_from=outputs/old")
+    assert nursery.run(words("one", sets=again), tmp_path).code == 0
+    plan = {1: {"signal": 15, "in": "validation", "call": 2, "after": 0.0}}
+    done = together(nursery, tmp_path, 2, words("many", sets=again), plans=plan)
+    assert done[0].code == 143, done
+    shutil.rmtree(tmp_path / "outputs" / "old")
+    done = together(nursery, tmp_path, 2, words("many", "--resume", sets=again))
+    assert {each.code for each in done} == {0}, done
+    one, many = (losses(tmp_path / "outputs" / name) for name in ("one", "many"))
+    assert one.shape == many.shape == (3, 3)
+    assert np.abs(one - many).max() < 1e-5
 
 
 @pytest.mark.parametrize("other", ["training.learning_rate=0.5", "data.train_seed=99"])

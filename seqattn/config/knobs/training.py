@@ -8,6 +8,7 @@ from pydantic import Field, Tag, model_validator
 
 from seqattn.config.knobs.section import (
     Count,
+    FileName,
     Probability,
     Section,
     contradiction,
@@ -151,6 +152,12 @@ class EarlyStopping(Section):
 class Training(Section):
     """The settings of a training run."""
 
+    start_from: FileName | None = None
+    """Run folder or checkpoint file of another run, whose best weights are the initial weights.
+    `null` means random weights. The run must have the same `model` section, features and kind of
+    scaling. Its fitted scaling is kept, because its weights were trained with it. The optimizer and
+    all schedules start anew. If the folder contains runs of many seeds, each seed starts from the
+    run with its own seed. A resumed run does not read the other run again."""
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Number of passes over the training sequences."""
     batch_size: Count = 16
