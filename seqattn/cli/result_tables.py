@@ -88,6 +88,7 @@ def plugin_options(config: Config) -> str:
 def print_seeds(outcome: ComparisonResult) -> None:
     """Print the results of several seeds of one config."""
     from seqattn.analysis.comparison import find_seed_folders
+    from seqattn.analysis.comparison.checks import describe_unequal_epochs, read_run_config
     from seqattn.analysis.comparison.tables import BRACKETS, describe_references, describe_scope
     from seqattn.config import read_stored
 
@@ -106,13 +107,18 @@ def print_seeds(outcome: ComparisonResult) -> None:
         if config.model.has_attention and best is not None
         else f"  seqattn evaluate {first.path}{plugins}",
     ]  # fmt: skip
-    others = sorted(find_seed_folders(outcome.path).keys() - variant.folders.keys())
-    if others:
+    folders = find_seed_folders(outcome.path)
+    if others := sorted(folders.keys() - variant.folders.keys()):
+        configs = {seed: read_run_config(folder) for seed, folder in folders.items()}
+        unequal = describe_unequal_epochs(folders, configs)
         lines.insert(
             2,
             f"{outcome.path} also has seeds that are not in this table"
-            f" ({', '.join(map(str, others))}); seqattn report shows all.",
-        )
+            f" ({', '.join(map(str, others))}). "
+            + (f"The seeds are trained for unequal numbers of epochs ({unequal}), so no report"
+               f" combines them. To train all seeds as long: --seeds {len(folders)} --resume"
+               if unequal else "seqattn report shows all."),
+        )  # fmt: skip
     print_lines(lines)
 
 

@@ -134,6 +134,43 @@ def test_fewer_seeds_of_a_training_say_that_there_are_others(
     assert "also has seeds" not in done.out
 
 
+def test_seeds_that_are_trained_for_unequal_numbers_of_epochs_are_listed_and_not_combined(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "some.yaml").write_text(TEXT.partition("compare:")[0].replace("mine", "some"))
+    assert seqattn("train", "some.yaml", "--seeds", "3", "--set", "training.epochs=1").code == 0
+    more = ("--resume", "--set", "training.epochs=2")
+    done = seqattn("train", "some.yaml", "--seeds", "2", *more)
+    assert "unequal numbers of epochs (3, 4: 2 epochs; 5: 1 epoch)" in done.out
+    assert "--seeds 3 --resume" in done.out
+    assert "seqattn report" not in done.out
+    for command in ("table", "report"):
+        done = seqattn(command, "outputs/some")
+        assert done.code == 4
+        assert "unequal numbers of epochs (3, 4: 2 epochs; 5: 1 epoch)" in done.err
+    assert seqattn("train", "some.yaml", "--seeds", "3", *more).code == 0
+    assert seqattn("table", "outputs/some").code == 0
+
+
+def test_a_seed_that_stopped_early_is_combined_with_seeds_that_had_more_epochs(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    text = TEXT.partition("compare:")[0].replace("mine", "some")
+    (tmp_path / "some.yaml").write_text(text)
+    early = ("--set", "training.early_stopping.patience=1", "--set", "training.learning_rate=0.5")
+    seeds = ("train", "some.yaml", "--seeds", "4", *early)
+    assert seqattn(*seeds, "--set", "training.epochs=4").code == 0
+    done = seqattn(*seeds, "--resume", "--set", "training.epochs=6")
+    assert done.code == 0, done.err
+    epochs = {
+        resolve(path).config.training.epochs for path in tmp_path.glob("outputs/*/*/config.yaml")
+    }
+    assert epochs == {4, 6}, "the test needs a run that stopped early and one that did not"
+    assert "of 4 runs stopped early" in done.err
+    done = seqattn("table", "outputs/some")
+    assert done.code == 0, done.err
+
+
 # --- what an earlier state left -----------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@ config."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from seqattn.config import (
     read_stored,
 )
 from seqattn.config.comparing import DATA_SEEDS, PARTS, resample_data_seeds
-from seqattn.errors import CheckpointError, ConfigError
+from seqattn.errors import CheckpointError, ConfigError, counted
 from seqattn.runs import RunFolder, check_summary
 from seqattn.training import file_digests
 from seqattn.training.compatibility import MUTABLE_ON_RESUME
@@ -38,13 +38,20 @@ def check_seeds(path: Path, runs: Runs) -> None:
 
     Raises:
         CheckpointError: if a config cannot be read, if a folder contains the run of another seed,
-            if two runs differ in config keys outside `IGNORED_KEYS`, or if two runs have different
-            data files. Data seeds may differ only if each run has its own; see `is_resampled`.
+            if two runs differ in config keys outside `IGNORED_KEYS` or in their numbers of epochs
+            (see `describe_unequal_epochs`), or if two runs have different data files. Data seeds
+            may differ only if each run has its own; see `is_resampled`.
     """
     configs = {seed: read_run_config(folder) for seed, folder in runs.items()}
     (first, config), *_ = configs.items()
     resampled = is_resampled(list(configs.values()))
-    harmless = IGNORED_KEYS | DATA_SEEDS if resampled else IGNORED_KEYS
+    harmless = {*IGNORED_KEYS, "training.epochs", *(DATA_SEEDS if resampled else ())}
+    if unequal := describe_unequal_epochs(runs, configs):
+        raise CheckpointError(
+            f"{path}: the seeds are trained for unequal numbers of epochs ({unequal}), so their"
+            " results cannot be combined. Train the others further (train --seeds N --resume), or"
+            " move them away."
+        )
     for seed, folder in runs.items():
         found = _describe_differences(config, configs[seed], harmless)
         if found:
@@ -55,6 +62,31 @@ def check_seeds(path: Path, runs: Runs) -> None:
             )
         _check_seed(folder, configs[seed], seed)
     check_files([(folder, configs[seed]) for seed, folder in runs.items()], are_seeds=True)
+
+
+def describe_unequal_epochs(runs: Runs, configs: Mapping[int, Config]) -> str:
+    """Describe which seeds have which `training.epochs`, as in "23, 24: 8 epochs; 25: 4 epochs".
+    The result is "" if all numbers are equal.
+
+    Runs that stopped early or diverged are left out, because more epochs would not change them.
+
+    Args:
+        runs, configs: the run folders and their configs, by seed.
+
+    Raises:
+        CheckpointError: if a summary cannot be read.
+    """
+    seeds_by_epochs = dict[int, list[str]]()
+    for seed, folder in runs.items():
+        summary = folder.read_summary() if folder.summary.exists() else {}
+        if not (summary.get("stopped_early") or summary.get("diverged")):
+            seeds_by_epochs.setdefault(configs[seed].training.epochs, []).append(str(seed))
+    if len(seeds_by_epochs) < 2:
+        return ""
+    return "; ".join(
+        f"{', '.join(seeds)}: {counted(epochs, 'epoch')}"
+        for epochs, seeds in seeds_by_epochs.items()
+    )
 
 
 def is_resampled(configs: Sequence[Config]) -> bool:
@@ -166,6 +198,6 @@ def _check_seed(folder: RunFolder, config: Config, seed: int) -> None:
         check_summary(folder, as_plain(config.model), seed)
 
 
-def _describe_differences(one: Config, other: Config, ignored: frozenset[str]) -> str:
+def _describe_differences(one: Config, other: Config, ignored: Collection[str]) -> str:
     found = config_differences(one, other).items()
     return "; ".join(f"{key}: {old} -> {new}" for key, (old, new) in found if key not in ignored)
