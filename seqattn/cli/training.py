@@ -29,6 +29,7 @@ from seqattn.cli.torchrun import (
     join_process_group,
     launcher_id,
 )
+from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
     from seqattn.config import Config
@@ -62,9 +63,25 @@ class ExistingRun:
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = (
         False
     )
+    auto_resume: Annotated[
+        bool,
+        typer.Option(
+            "--auto-resume", help="Start the run, or continue it if the folder contains it."
+        ),
+    ] = False
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the run in the folder.")
     ] = False
+
+    def __post_init__(self) -> None:
+        if self.auto_resume and (self.resume or self.overwrite):
+            raise UsageError(
+                "--auto-resume excludes --resume and --overwrite; give one of these options."
+            )
+
+    @property
+    def continues(self) -> bool:
+        return self.resume or self.auto_resume
 
 
 @grouped_options
@@ -115,7 +132,7 @@ def train_command(
         )
         trained = experiments.train_many(
             configs, device=device, threads=compute.threads, callbacks=callbacks,
-            resume=existing.resume, overwrite=existing.overwrite,
+            resume=existing.continues, overwrite=existing.overwrite,
             plots=not many if plots is None else plots == "each",
             launch=experiments.Launch(
                 config_path=config, provenance=origin, processes=processes, workers=workers.jobs,
@@ -140,8 +157,8 @@ def _start_drawing_server(
 
     run = RunFolder(folder)
     is_finished = run.summary.exists() and all(path.exists() for path in run.pictures)
-    is_refused = not (existing.resume or existing.overwrite or run.is_available)
-    if is_refused or (existing.resume and is_finished) or is_distributed():
+    is_refused = not (existing.continues or existing.overwrite or run.is_available)
+    if is_refused or (existing.continues and is_finished) or is_distributed():
         return None
     from seqattn.cli.picture_processes import start_drawing_server
 

@@ -10,7 +10,9 @@ A command may carry a plan, which the child sets up before it runs:
     {"signal": 15, "in": "save", "call": 3, "after": 0.002}   a signal to itself, that long after
                                                               the third save begins
     {"fail": "fsync", "call": 3, "errno": 28}                 the third fsync fails with ENOSPC
-    {"kill": "rename", "call": 3}                             SIGKILL at the third rename
+    {"kill": "rename", "call": 3}                             SIGKILL at the third rename; also
+                                                              "write", "fsync", "mkdir", "open"
+                                                              and "unlink"
     {"env": {"RANK": "1"}}                                    more of an environment
     {"no_precheck": true}                                     free space is not asked for beforehand
     {"no_capabilities": true}                                 root is bound by the modes of files
@@ -210,8 +212,8 @@ def _plan(plan: dict[str, Any]) -> None:
 
         before = _on_call(plan["call"], refuse)
         match plan.get("kill") or plan["fail"]:
-            case "fsync":
-                os.fsync = _with(before, os.fsync)
+            case "fsync" | "mkdir" | "open" | "unlink" as name:
+                setattr(os, name, _with(before, getattr(os, name)))
             case "rename":
                 os.replace = _with(before, os.replace)
                 os.rename = _with(before, os.rename)

@@ -55,6 +55,19 @@ def _in_place() -> None:
     _everywhere("atomic_write", write)
 
 
+def _clears() -> None:
+    """The earlier run is removed before the training."""
+    _import_all()
+    from seqattn.experiments.run_folders import prepare_folders as real
+
+    def prepare(jobs: Any, environment: Any) -> None:
+        for job in jobs:
+            job.folder.clear()
+        real(jobs, environment)
+
+    _everywhere("prepare_folders", prepare)
+
+
 def _no_lock() -> None:
     _import_all()
 

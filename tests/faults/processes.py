@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import VERSION
 from seqattn.runs.checksummed import load_checksummed
 from seqattn.training import load_model, save_state
-from tests.conftest import ROOT
+from tests.conftest import ROOT, tree
 from tests.faults import Tally, render_exit_codes
 from tests.faults.nursery import FIRED, SIGNALS, Ended, Nursery
 
@@ -324,6 +324,114 @@ def failing(calls: Sequence[int] | None = None) -> Tally:
         " checkpoint). All other failures ended the command with exit code 5."
     )
     return tally
+
+
+EACH_START = {kind: range(1, calls) for kind, calls in
+              (("mkdir", 5), ("open", 13), ("write", 11), ("rename", 13))}  # fmt: skip
+"""The calls of each kind up to the second save of a run, or the first save of two."""
+
+
+def restarted(calls: Mapping[str, Iterable[int]] = EACH_START) -> Tally:
+    """SIGKILL at the n-th creation of a folder, opening, write or rename of `train --auto-resume`,
+    of one run and of three seeds of which one is finished: the same command, repeated, ends as if it
+    had not been killed, and ends with 0 and changes nothing when it is repeated once more."""
+    tally, struck = Tally(), 0
+    with nurtured() as (nursery, home):
+        done = nursery.run([*words("one"), "--seeds", "1", "--seed", "24"], home)
+        assert done.code == 0, done.err
+        for more, names in (([], [""]), (["--seeds", "3"], ["seed-23", "seed-24", "seed-25"])):
+            whole = home / f"whole-{len(names)}"
+            if more:  # the finished seed is trained alone
+                shutil.copytree(home / "one", whole)
+            done = nursery.run([*words(whole.name), *more, "--auto-resume"], home)
+            assert done.code == 0, done.err
+            for kind, numbers in calls.items():
+                for call in numbers:
+                    here = home / f"{kind}-{len(names)}-{call}"
+                    command = [*words(here.name), *more, "--auto-resume"]
+                    with tally.case(f"{kind} {call}, {len(names)} runs"):
+                        if more:
+                            shutil.copytree(home / "one", here)
+                        done = nursery.run(command, home, {"kill": kind, "call": call})
+                        assert done.code in (0, -signal.SIGKILL), done.err
+                        struck += done.code != 0
+                        done = nursery.run(command, home)
+                        tally.took(done.mib)
+                        assert done.code == 0, f"exit code {done.code}: {done.err}"
+                        for name in names:
+                            runs = [RunFolder(place / "run" / name) for place in (whole, here)]
+                            _, difference = first_difference(*runs)
+                            assert difference is None, f"{name}: {difference}"
+                        assert not [*here.rglob("*.part")], "files were left behind"
+                        before = _files(here)
+                        done = nursery.run(command, home)
+                        assert done.code == 0, done.err
+                        assert _files(here) == before, "the repeated command changed something"
+                    shutil.rmtree(here, ignore_errors=True)
+    tally.remarks.append(
+        f"Of {tally.tried} commands, {struck} were still running at the n-th call."
+    )
+    return tally
+
+
+EACH_REPLACEMENT = {
+    (fault, kind): range(1, calls)
+    for fault, kind, calls in (
+        ("kill", "open", 17), ("kill", "write", 9), ("kill", "fsync", 13), ("kill", "unlink", 31),
+        ("kill", "rename", 13), ("fail", "write", 9), ("fail", "fsync", 13), ("fail", "rename", 13),
+    )
+}  # fmt: skip
+"""The calls of each kind up to the first save of the new run, and some more."""
+
+
+def overwritten(calls: Mapping[tuple[str, str], Iterable[int]] = EACH_REPLACEMENT) -> Tally:
+    """SIGKILL or ENOSPC at the n-th call of a kind while `train --overwrite` trains another run in
+    the folder of a finished run. Between two removals or renames, the folder may have neither run;
+    else it has the earlier run, unchanged, or a checkpoint of the new run. No resume mixes them."""
+    tally, found = Tally(), {"earlier": 0, "new": 0, "neither": 0}
+    with nurtured() as (nursery, home):
+        place, new_words = home / "replaced" / "run", [*words("replaced"), "--seed", "5"]
+        done = nursery.run([*words("new"), "--seed", "5"], home)
+        assert done.code == 0, done.err
+        old, new, folder = (RunFolder(home / name / "run") for name in ("whole", "new", "replaced"))
+        for (fault, kind), numbers in calls.items():
+            for call in numbers:
+                with tally.case(f"{fault} at {kind} {call}"):
+                    shutil.rmtree(place, ignore_errors=True)
+                    shutil.copytree(old.path, place)
+                    plan = {fault: kind, "call": call, "errno": errno.ENOSPC}
+                    done = nursery.run([*new_words, "--overwrite"], home, plan)
+                    tally.took(done.mib)
+                    assert "Traceback" not in done.err, done.err
+                    assert done.code in (0, 5, -signal.SIGKILL), f"{done.code}: {done.err}"
+                    if _files(place) == _files(old.path):
+                        found["earlier"] += 1
+                    elif folder.last.exists() and load_model(folder.last).config.seed == 5:
+                        found["new"] += 1
+                    else:
+                        assert kind in ("unlink", "rename"), "the earlier run is lost"
+                        found["neither"] += 1
+                    done = nursery.run([*new_words, "--resume"], home)
+                    if done.code == 2:  # the checkpoints are those of the earlier run
+                        done = nursery.run([*words("replaced"), "--resume"], home)
+                        assert done.code == 0, done.err
+                        _, difference = first_difference(old, folder)
+                        assert difference is None, f"earlier run: {difference}"
+                        done = nursery.run([*new_words, "--overwrite"], home)
+                    assert done.code == 0, done.err
+                    _, difference = first_difference(new, folder)
+                    assert difference is None, f"new run: {difference}"
+    tally.remarks.append(
+        f"After the fault, {found['earlier']} folders contained the earlier run, {found['new']} a"
+        f" checkpoint of the new run, and {found['neither']} neither run."
+    )
+    return tally
+
+
+def _files(place: Path) -> dict[str, bytes]:
+    """The files below a folder without locks and unfinished files."""
+    return {name: content for name, content in tree(place).items()
+            if not name.endswith((".lock", ".part"))}  # fmt: skip
 
 
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1

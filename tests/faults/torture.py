@@ -123,6 +123,20 @@ FAULTS: dict[str, Fault] = {
         "The result is as required in the row `at_once`.",
         lambda: at_once.pairs(at_once.beginning_with("tune"), DELAYS),
     ),
+    "restarted": Fault(
+        "SIGKILL arrives at one of the first creations of folders, openings, writes or renames of"
+        " `train --auto-resume` (one run, and three seeds of which one is finished), and the same"
+        " command is repeated.",
+        "The result is the same, and another repetition ends with exit code 0 and changes nothing.",
+        processes.restarted,
+    ),
+    "overwritten": Fault(
+        "SIGKILL arrives at, or ENOSPC is the result of, one of the openings, writes, fsyncs,"
+        " removals and renames up to the first save of `train --overwrite` and shortly after it.",
+        "The earlier run is unchanged, or the new run has a checkpoint, except between the removals"
+        " and renames of the first save. No command continues a mixture of both runs.",
+        processes.overwritten,
+    ),
     "disk": Fault(
         "The disk becomes full after n pages of 4 KiB, for every n up to 40, with and without"
         " the check of free space. Three checkpoints take 12 pages, and a whole run takes 22"

@@ -50,19 +50,22 @@ def test_every_epoch_is_that_of_one_process(
     assert not done[1].err, "only the first speaks"
 
 
+@pytest.mark.parametrize(
+    ("first", "again"), [((), "--resume"), (("--auto-resume",), "--auto-resume")]
+)
 def test_a_stop_signal_to_one_process_stops_all_and_a_resume_ends_the_same(
-    nursery: Nursery, tmp_path: Path
+    first: tuple[str, ...], again: str, nursery: Nursery, tmp_path: Path
 ) -> None:
     assert {each.code for each in together(nursery, tmp_path, 2, words("whole"))} == {0}
     plan = {1: {"signal": 15, "in": "validation", "call": 2, "after": 0.0}}
-    done = together(nursery, tmp_path, 2, words("cut"), plans=plan)
+    done = together(nursery, tmp_path, 2, words("cut", *first), plans=plan)
     assert done[0].code == 143, done
-    done = together(nursery, tmp_path, 2, words("cut", "--resume"))
+    done = together(nursery, tmp_path, 2, words("cut", again))
     assert {each.code for each in done} == {0}, done
     for name in ("checkpoints/best.safetensors", "predictions.npz"):
         whole, cut = (tmp_path / "outputs" / run / name for run in ("whole", "cut"))
         assert whole.read_bytes() == cut.read_bytes()
-    done = together(nursery, tmp_path, 2, words("cut", "--resume"))
+    done = together(nursery, tmp_path, 2, words("cut", again))
     assert {each.code for each in done} == {0}
     assert "is already trained to epoch 5" in done[0].err
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from seqattn.analysis.comparison import collect_seeds
 from seqattn.config import Config, ConfigSource, Override, resolve
@@ -50,7 +50,7 @@ def train(
     validation: DataFrame | None = None,
     test: DataFrame | None = None,
     output_dir: str | Path = "outputs",
-    resume: bool = False,
+    resume: bool | Literal["auto"] = False,
     overwrite: bool = False,
     progress: bool | None = None,
     **overrides: Any,
@@ -70,7 +70,8 @@ def train(
         validation, test: DataFrames that replace the files in `data.validation_path` and
             `data.test_path`.
         output_dir: parent of the run folder.
-        resume: whether to continue an existing run. Without such a run, this is an error.
+        resume: whether to continue an existing run. Without such a run, True is an error, and
+            "auto" starts the run.
         overwrite: whether to replace an existing run.
         progress: whether to show a progress bar. With None, the bar is shown only in a terminal or
             in a notebook.
@@ -97,7 +98,7 @@ class _Options(NamedTuple):
     """The arguments of `train` that say where and how a run is trained."""
 
     output_dir: Path
-    resume: bool
+    resume: bool | Literal["auto"]
     overwrite: bool
     callbacks: Callbacks
 
@@ -111,17 +112,17 @@ def _train_run(
     """Train a run on DataFrames or, if there are none, on the data of the config; see `train`."""
     output_dir, resume, overwrite, callbacks = options
     replaced = [key for key, frame in frames.items() if frame is not None]
-    if resume:
+    if _needs_run(resume):
         check_run_exists(output_dir / _resolve(source, changes, replaced).name)
     if replaced:
         return train_on_frames(
             source, FrameData(frames, warn), changes, output_dir,
-            resume=resume, overwrite=overwrite, callbacks=callbacks,
+            resume=bool(resume), overwrite=overwrite, callbacks=callbacks,
         )  # fmt: skip
     resolved = _resolve(source, changes)
     folder = RunFolder(output_dir / resolved.name)
     jobs = train_many(
-        [(resolved, folder)], threads=1, resume=resume, overwrite=overwrite, plots=True,
+        [(resolved, folder)], threads=1, resume=bool(resume), overwrite=overwrite, plots=True,
         callbacks=callbacks, launch=Launch(config_path=_path_of(source)),
     )  # fmt: skip
     if error := combined_error(jobs, are_seeds=False):
@@ -134,7 +135,7 @@ def train_seeds(
     seeds: int,
     *,
     output_dir: str | Path = "outputs",
-    resume: bool = False,
+    resume: bool | Literal["auto"] = False,
     overwrite: bool = False,
     threads: int | None = 1,
     workers: int | None = 1,
@@ -170,7 +171,7 @@ def train_seeds(
     resolved = _resolve(source, changes)
     folder = Path(output_dir) / resolved.name
     runs = seeds_of(resolved, folder, seeds)
-    if resume:
+    if _needs_run(resume):
         check_run_exists(folder)
     launch = Launch(
         config_path=_path_of(source), workers=workers,
@@ -178,8 +179,8 @@ def train_seeds(
     )  # fmt: skip
     with show_bar(resolved.name, progress) as callbacks:
         jobs = train_many(
-            runs, threads=threads, resume=resume, overwrite=overwrite, callbacks=callbacks,
-            launch=launch,
+            runs, threads=threads, resume=bool(resume), overwrite=overwrite,
+            callbacks=callbacks, launch=launch,
         )  # fmt: skip
     if error := combined_error(jobs, are_seeds=True):
         raise error
@@ -241,6 +242,17 @@ def compare(
             launch=Launch(config_path=_path_of(source), workers=workers),
         )  # fmt: skip
     return Comparison(absolute_result(result))
+
+
+def _needs_run(resume: bool | Literal["auto"]) -> bool:
+    """Return whether a run must exist already.
+
+    Raises:
+        UsageError: if `resume` is neither True, False nor "auto".
+    """
+    if resume not in (True, False, "auto"):
+        raise UsageError(f'resume={resume!r}: expected True, False or "auto".')
+    return resume != "auto" and resume
 
 
 def _config_source(config: ConfigArgument) -> Config | ConfigSource:
