@@ -25,6 +25,11 @@ from seqattn.errors import DataError
 MIN_RELATIVE_SPREAD = 1e-9
 """Relative standard deviation below which the standard deviation is recomputed from the differences
 between the values and their minimum."""
+MIN_SCALE = 1e-100
+"""Smallest scale of a feature. The squares of smaller values could underflow in float64."""
+MIN_UNSCALED_VALUE = 1e-15
+"""Smallest value that the largest absolute value of an unscaled feature may have, except 0. The
+square of a smaller value could underflow in float32."""
 MAX_SORTED_VALUES = 2**26
 """Maximum number of values of one feature that are sorted in memory."""
 
@@ -36,12 +41,26 @@ def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
         the scaling, and notes for the user.
 
     Raises:
-        DataError: if `data.scaling` is `robust` and there are too many values to sort in memory.
+        DataError: if the values of a feature are too small, or if `data.scaling` is `robust` and
+            there are too many values to sort in memory.
     """
     names = tuple(dict.fromkeys([*train.features, *train.target_features]))
-    fitted = {}
+    fitted, values = {}, _observed_values(config, train)
     if config.scaling != "none":
-        fitted = fit_features(config.scaling, names, _observed_values(config, train))
+        fitted = fit_features(config.scaling, names, values)
+    else:
+        largest = dict.fromkeys(names, 0.0)
+        for name, chunk in values():
+            largest[name] = max(largest[name], float(np.abs(chunk).max(initial=0)))
+        for name, value in largest.items():
+            is_normalized = config.normalize == "instance" and name in train.features
+            smallest = MIN_SCALE if is_normalized else MIN_UNSCALED_VALUE
+            if 0 < value < smallest:
+                raise DataError(
+                    f"{name}: the largest absolute value in the training part is {value:g}; without"
+                    f" data.scaling, the smallest supported one is {smallest:g}. Set data.scaling,"
+                    " or multiply the column by a constant."
+                )
     scaling, notes = build_scaling(config, fitted, train)
     if config.normalize == "instance":
         notes += normalization_notes(train)
@@ -139,7 +158,8 @@ def fit_features(
             at least one value.
 
     Raises:
-        DataError: if the method is `robust` and there are too many values to sort in memory.
+        DataError: if the scale of a feature is below `MIN_SCALE`, or if the method is `robust` and
+            there are too many values to sort in memory.
     """
     seen = {name: _FeatureMoments() for name in names}
     for name, chunk in values():
@@ -153,7 +173,15 @@ def fit_features(
             seen[name].add_above_low(chunk)
         for name, chunk in values():
             seen[name].add_squares_above_low(chunk)
-    return {name: one.fitted(method, centres[name]) for name, one in seen.items()}
+    fitted = {name: one.fitted(method, centres[name]) for name, one in seen.items()}
+    for name, scale in fitted.items():
+        if scale.scale < MIN_SCALE:
+            raise DataError(
+                f"{name}: the values in the training part, from {seen[name].low:g} to"
+                f" {seen[name].high:g}, have a scale below {MIN_SCALE:g}, the smallest supported"
+                f" scale (data.scaling: {method}). Multiply the column by a constant."
+            )
+    return fitted
 
 
 @dataclass

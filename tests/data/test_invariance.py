@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -99,6 +100,34 @@ def test_a_feature_is_scaled_by_its_spread_however_small(method: Method, spread:
     assert found.shift - 1e9 == pytest.approx(plain.shift, abs=1.2e-7)
     merged = fitted(method, *np.array_split(values, 7))
     assert merged.scale == pytest.approx(plain.scale, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["standard", "minmax", "robust"])
+def test_the_unit_of_a_feature_may_be_small_but_not_too_small(method: Method) -> None:
+    """Squares of less than 1e-162 are 0 in float64, and the standard deviation was 0 too."""
+    values = np.random.default_rng(1).normal(size=4001)
+    assert fitted(method, 1e-99 * values).scale == pytest.approx(
+        1e-99 * fitted(method, values).scale
+    )
+    for unit in (1e-101, 1e-162, 1e-300, 1e-315):
+        with pytest.raises(DataError, match=r"x: the values .* from -.* to .* Multiply the column"):
+            fitted(method, unit * values)
+
+
+@pytest.mark.parametrize(
+    ("keys", "smallest"),
+    [({}, 1e-15), ({"relative": True}, 1e-15), ({"normalize": "instance"}, 1e-100)],
+)
+def test_small_values_without_scaling_are_refused(keys: dict[str, Any], smallest: float) -> None:
+    """In float32, they would be 0 or have squares of 0. Zeros are kept."""
+    config = OwnFile.model_validate({"path": "-", "scaling": "none", **keys})
+    part = part_of(1)
+    part.source[..., 1], part.target[..., 1] = 0, 0
+    for factor in (0.001, 100):
+        scaled = replace(part, source=factor * smallest * part.source,
+                         target=factor * smallest * part.target)  # fmt: skip
+        with nullcontext() if factor > 1 else pytest.raises(DataError, match="x: the largest abs"):
+            fit_scaling(config, scaled)
 
 
 @pytest.mark.parametrize("method", ["standard", "minmax", "robust"])
