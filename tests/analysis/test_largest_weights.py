@@ -43,10 +43,10 @@ def test_equal_weights_have_the_accuracy_of_chance_in_every_task(task: Task) -> 
     total = AttentionMetricsAccumulator(is_distribution=True)
     keep = valid_mask(part.target_lengths, part.target_steps)
     total.add(weights, part.source_lengths, keep, part.alignment)
-    chance = np.broadcast_to(1 / S, keep.shape)[keep].mean()
+    expected = np.broadcast_to(1 / S, keep.shape)[keep].mean()
     accuracy = total.result().accuracy
     assert accuracy is not None
-    np.testing.assert_allclose(accuracy, [[chance, chance]], rtol=1e-12)
+    np.testing.assert_allclose(accuracy, [[expected, expected]], rtol=1e-12)
 
 
 def test_weight_on_padding_never_ties() -> None:
