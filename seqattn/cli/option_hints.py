@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 
@@ -26,7 +27,7 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
         if name in (path[-1], ".".join(path)) and is_settable(path, tag, only_reading=only_reading)
     )
     value = _value_of(option, arguments)
-    return " or ".join(f"--set {path}={value}" for path in paths)
+    return " or ".join(f"--set {shlex.quote(f'{path}={value}')}" for path in paths)
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str:

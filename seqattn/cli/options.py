@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter
@@ -62,7 +64,22 @@ StepCount = Annotated[int | None, typer.Option(
     show_default="target length of the training data",
 )]  # fmt: skip
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+
+
+def _silence_libraries(quiet: bool) -> bool:
+    """If `--quiet` is given, silence matplotlib's messages about its cache in this process and in
+    the processes that it starts, which import this module before matplotlib."""
+    if quiet:
+        os.environ[QUIET_VARIABLE] = "1"
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    return quiet
+
+
+QUIET_VARIABLE = "SEQATTN_QUIET"
+_silence_libraries(QUIET_VARIABLE in os.environ)
+Quiet = Annotated[bool, typer.Option(
+    "--quiet", "-q", callback=_silence_libraries, help="Print errors only."
+)]  # fmt: skip
 Plots = Annotated[Literal["each", "none"] | None, typer.Option(
     "--plots", help="Draw the pictures of each run, or none.",
     show_default="each for a single run, none for many",

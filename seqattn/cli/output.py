@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from seqattn.errors import StorageError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -163,12 +165,31 @@ def end_on_closed_pipe() -> None:
     """Let SIGPIPE end the process (exit code 141) when the reader closes stdout (`| head`).
 
     A command that writes files must not call this function before it has written all of them.
+
+    Raises:
+        StorageError: see `check_stdout`.
     """
     from seqattn.cli.stop_signals import exit_without_message
 
+    check_stdout()
     if hasattr(signal, "SIGPIPE"):
         sys.stdout.flush()
         signal.signal(signal.SIGPIPE, exit_without_message)
+
+
+def check_stdout() -> None:
+    """Check that stdout was open when the process started. A command whose result is its output
+    calls this function. `seqattn.__main__` opens the null device in place of a closed stdout, so
+    the output would be lost without an error.
+
+    Raises:
+        StorageError: if stdout was closed.
+    """
+    if sys.__stdout__ is None:
+        raise StorageError(
+            "standard output: is closed, so the result would be lost. Connect it to a file or a"
+            " pipe, or to /dev/null if you do not need the result."
+        )
 
 
 @contextlib.contextmanager

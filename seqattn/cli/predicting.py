@@ -11,7 +11,7 @@ import typer
 
 from seqattn.cli.argument_checks import example_slice, protected_files, require_attention
 from seqattn.cli.options import InputOptions, JsonFlag, RunArgument, StepCount, grouped_options
-from seqattn.cli.output import end_on_closed_pipe, note, show
+from seqattn.cli.output import check_stdout, end_on_closed_pipe, note, show
 from seqattn.cli.result_tables import print_evaluation
 from seqattn.errors import UsageError
 
@@ -120,6 +120,8 @@ def predict(
     if input_file is not None and options.example is not None:
         raise UsageError("--input and --example both select sequences; give one of them.")
     source.check()
+    if files.path is None:
+        check_stdout()
     if files.path is None and files.attention is None:  # the command writes no file
         end_on_closed_pipe()
     form = files.format()

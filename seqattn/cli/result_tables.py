@@ -51,7 +51,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     standing = describe_standing(summary["test_loss"], summary["baselines"], summary["fitted"])
     run = RunFolder(folder)
     config = read_stored(run.config)
-    plugins = plugin_options(config)
+    plugins, quoted = plugin_options(config), shlex.quote(str(folder))
     pictures = (run.loss_picture, run.predictions_picture, run.attention_picture)
     drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
@@ -61,10 +61,10 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
         standing,
         f"Files are in {folder}: {', '.join([*drawn, 'summary.json'])}, ...",
         "Next:",
-        *([f"  seqattn doctor {folder}{plugins}"] if " loses to " in standing else []),
-        f"  seqattn evaluate {folder}{plugins}",
-        f"  seqattn plot-attention {folder}{plugins}" if config.model.has_attention
-        else f"  seqattn predict {folder} --example 0{plugins}",
+        *([f"  seqattn doctor {quoted}{plugins}"] if " loses to " in standing else []),
+        f"  seqattn evaluate {quoted}{plugins}",
+        f"  seqattn plot-attention {quoted}{plugins}" if config.model.has_attention
+        else f"  seqattn predict {quoted} --example 0{plugins}",
     ]  # fmt: skip
     print_lines(lines)
 
@@ -103,9 +103,9 @@ def print_seeds(outcome: ComparisonResult) -> None:
         f"{describe_references(outcome)} {BRACKETS}",
         describe_scope(outcome.data_of_seeds),
         f"The runs are in {outcome.path}. Next, for one of them:",
-        f"  seqattn plot-attention {best.path}{plugins}"
+        f"  seqattn plot-attention {shlex.quote(str(best.path))}{plugins}"
         if config.model.has_attention and best is not None
-        else f"  seqattn evaluate {first.path}{plugins}",
+        else f"  seqattn evaluate {shlex.quote(str(first.path))}{plugins}",
     ]  # fmt: skip
     folders = find_seed_folders(outcome.path)
     if others := sorted(folders.keys() - variant.folders.keys()):

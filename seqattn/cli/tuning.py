@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -107,6 +108,6 @@ def _print_trials(result: TuneResult) -> None:
         "Each trial has one seed. Train many seeds of the best before you draw conclusions.",
         f"Files are in {result.path}: best.yaml, trials.csv"
         f"{', importance.png' if result.importance else ''}, ... Next:",
-        f"  seqattn train {result.path / 'best.yaml'} --seeds 8",
+        f"  seqattn train {shlex.quote(str(result.path / 'best.yaml'))} --seeds 8",
     ]
     print_lines(lines)

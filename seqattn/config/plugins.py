@@ -15,6 +15,7 @@ import importlib.metadata
 import importlib.util
 import platform
 import re
+import shlex
 import sys
 import types
 import warnings
@@ -299,7 +300,7 @@ def require_plugins(content: Mapping[str, Any], origin: str) -> None:
     if not missing:
         return
     names = ", ".join(f"{name}{digest}" for name, digest in missing.items())
-    options = " ".join(f"--plugin {name}" for name in missing)
+    options = " ".join(f"--plugin {shlex.quote(name)}" for name in missing)
     needs = (
         f"needs the plugin {names}, which is not loaded"
         if len(missing) == 1

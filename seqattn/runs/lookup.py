@@ -3,6 +3,7 @@ a folder."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,11 @@ def _no_run_in(folder: RunFolder) -> str:
     for pattern, kind in PARENTS_OF_RUNS.items():
         runs = [each for each in sorted(path.glob(pattern)) if RunFolder(each).is_run]
         if runs:
-            report = "" if pattern == "trial-*" else f" `seqattn report {path}` describes all."
+            report = (
+                ""
+                if pattern == "trial-*"
+                else (f" `seqattn report {shlex.quote(str(path))}` describes all.")
+            )
             return (
                 f"{path}: is a {kind}, and this command needs one run. Give one of its"
                 f" {counted(len(runs), 'run')}, such as {runs[0]}.{report}"
@@ -77,7 +82,7 @@ def check_run_exists(path: Path) -> None:
         return
     siblings = [each.name for each in sorted(path.parent.glob("*")) if each.is_dir()]
     close = nearest(path.name, siblings)
-    hint = f" Did you mean --name {close}?" if close else ""
+    hint = f" Did you mean --name {shlex.quote(close)}?" if close else ""
     raise CheckpointError(
         f"{path}: no such run, so there is nothing to continue. Leave out --resume to start a new"
         f" run.{hint}"

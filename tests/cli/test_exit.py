@@ -77,6 +77,42 @@ def test_unbuffered_output_to_a_full_disk_is_an_error(tmp_path: Path) -> None:
     assert "File too large" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["train a.yaml --seeds 2 --plots each", "train a.yaml",
+     "compare a.yaml --seeds 2 --vary model.hidden_dim=2,3 --jobs 2"],
+)  # fmt: skip
+def test_a_quiet_command_prints_no_message_of_matplotlib(words: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "data: {n_train: 8, n_validation: 4, n_test: 4}\ntraining: {epochs: 1}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "seqattn", *words.split(), "--quiet"], cwd=tmp_path, text=True,
+        capture_output=True, check=False,
+        env={**os.environ, "MPLCONFIGDIR": "/proc/none"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.glob("outputs/**/*.png"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["evaluate RUN", "predict RUN", "predict RUN --attention a.npz", "table RUN", "doctor RUN",
+     "inspect RUN", "explain RUN", "plot-attention RUN --terminal", "data formats", "config show",
+     "config check squares", "config list", "--version"],
+)  # fmt: skip
+def test_a_result_on_a_closed_standard_output_is_an_error(
+    words: str, attention_run: Path, tmp_path: Path
+) -> None:
+    command = f"{sys.executable} -m seqattn {words.replace('RUN', str(attention_run))} >&-"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 5
+    assert done.stderr.startswith("seqattn: standard output: is closed")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_closed_pipe_leaves_no_temporary_folder(unbuffered: str, tmp_path: Path) -> None:
     rows = "".join(f"{t},{2 * t}\n" for t in range(100))

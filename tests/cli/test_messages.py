@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from seqattn.data.baselines import describe_standing
+from tests.cli.small import small_config
 from tests.conftest import SMALL, Ended, train_small, tree
 
 Command = Callable[..., Ended]
@@ -206,3 +208,28 @@ def test_data_check_names_its_options_and_train_names_keys(
     of_check = seqattn("data", "check", "d.csv").err
     assert options in of_check, of_check
     assert "data." not in of_check
+
+
+@pytest.mark.parametrize("words", [["--name", "one"], ["--name", "two", "--seeds", "2"]])
+def test_a_printed_command_can_be_pasted_though_its_path_has_spaces(
+    words: list[str], seqattn: Command, tmp_path: Path
+) -> None:
+    config = small_config(tmp_path)
+    done = seqattn("train", config, *sets(), "--output-dir", "my runs", "--plots", "none", *words)
+    assert done.code == 0, done.err
+    lines = [line for line in done.out.splitlines() if line.startswith("  seqattn ")]
+    assert lines
+    for line in lines:
+        done = seqattn(*shlex.split(line)[1:])
+        assert done.code == 0, done.err
+
+
+def test_hints_quote_their_values(seqattn: Command, tmp_path: Path) -> None:
+    config = small_config(tmp_path)
+    assert "--set 'data.path=my file.csv'" in seqattn("train", config, "--path", "my file.csv").err
+    for name in ("seed-3", "seed-4"):
+        train_small(tmp_path / "my seeds", name)
+    assert "`seqattn report 'my seeds'` describes" in seqattn("evaluate", "my seeds").err
+    file = small_config(tmp_path, "compare: {vary: {model.hidden_dim: [2, 3]}}\n")
+    file.rename(tmp_path / "my file.yaml")
+    assert "Run: seqattn compare 'my file.yaml'" in seqattn("train", "my file.yaml").err

@@ -289,6 +289,15 @@ def test_words_do_not_tell_series_apart_where_one_date_stands_there_twice(tmp_pa
         inspect_file(path)
 
 
+def test_series_of_one_row_are_named_if_all_rows_have_the_same_time(tmp_path: Path) -> None:
+    path = tmp_path / "cities.csv"
+    path.write_text("city,date,temp\nrome,2020-01-14,3\nparis,2020-01-14,5\nbonn,2020-01-14,4\n")
+    with pytest.raises(
+        AmbiguousData, match="all 3 rows are of 2020-01-14 \\(date\\), so each series"
+    ):
+        inspect_file(path)
+
+
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7])
 def test_a_wide_table_in_chunks_keeps_its_last_rows_when_other_rows_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int

@@ -181,11 +181,20 @@ def _raise_repeated_times(facts: TableFacts, time: TimeColumn) -> None:
         f"SELECT CAST({time.sql} AS VARCHAR) FROM {ROWS} WHERE {ROW} = {first}"
     )
     columns = ",".join(time.names)
+    value = f"{shown.removesuffix(' 00:00:00').removesuffix('.0')} ({columns})"
+    if facts.distinct(time.sql) == 1:
+        found = (
+            f"all {facts.rows} rows are of {value}, so each series would have one row, but a source"
+            " and a target need one each. Correct the file"
+        )
+    else:
+        found = (
+            f"{facts.table.line(first)} and {facts.table.line(second)} are both of {value}, and no"
+            f" column identifies series. Correct the file, name the series:"
+            f" {setting('series', 'COLUMN')}"
+        )
     raise AmbiguousData(
-        f"{facts.table.name}: {facts.table.line(first)} and {facts.table.line(second)} are both of"
-        f" {shown.removesuffix(' 00:00:00').removesuffix('.0')} ({columns}), and no column"
-        f" identifies series. Correct the file, name the series: {setting('series', 'COLUMN')}, or"
-        f" take the rows in order: {setting('time', None)} and"
+        f"{facts.table.name}: {found}, or take the rows in order: {setting('time', None)} and"
         f" {setting('ignore', columns.split(','))}.",
         ({"time": "none", "ignore": columns},),
     )

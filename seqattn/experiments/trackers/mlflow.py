@@ -31,6 +31,10 @@ MAX_PARAMS = 100
 """The largest number of parameters that a store accepts at once."""
 MAX_PARAM_LENGTH = 500
 """The maximum length of a parameter that all versions of MLflow accept."""
+RESUMED_TAG = "seqattn.resumed."
+DESCRIPTION_TAG = "mlflow.note.content"
+"""The tag that the pages of MLflow show as the description of a run."""
+CHANGES = "Values of the config that a resume has changed: "
 STATUS = {"finished": "FINISHED", "diverged": "FAILED", "stopped": "KILLED"}
 
 
@@ -132,14 +136,23 @@ class MLflowTracker:
 
     def _log_params(self) -> None:
         """Log the config. MLflow parameters cannot be changed, so a value that a resume changes is
-        stored as the tag `seqattn.resumed.KEY`."""
+        stored as the tag `seqattn.resumed.KEY`, and the description of the MLflow run lists all
+        changed values. A description that the user wrote remains."""
         from mlflow.entities import Param
 
-        known = self._client.get_run(self.run_id).data.params
+        data = self._client.get_run(self.run_id).data
+        known, tags = data.params, data.tags
         values = {name: str(value)[:MAX_PARAM_LENGTH] for name, value in self.run.values.items()}
         new = [Param(name, value) for name, value in values.items() if name not in known]
         for at in range(0, len(new), MAX_PARAMS):
             self._client.log_batch(self.run_id, params=new[at : at + MAX_PARAMS])
         for name, value in values.items():
-            if known.get(name, value) != value:
-                self._client.set_tag(self.run_id, f"seqattn.resumed.{name}", value)
+            tag = f"{RESUMED_TAG}{name}"
+            if tags.get(tag, known.get(name, value)) != value:
+                self._client.set_tag(self.run_id, tag, value)
+        changes = [f"{name}: {known[name]} -> {value}" for name, value in values.items()
+                   if known.get(name, value) != value]  # fmt: skip
+        old = tags.get(DESCRIPTION_TAG, "")
+        if old.startswith(CHANGES) or (changes and not old):
+            text = f"{CHANGES}{'; '.join(changes) or 'none'}"
+            self._client.set_tag(self.run_id, DESCRIPTION_TAG, text)

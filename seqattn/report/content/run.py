@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -61,7 +62,9 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
         "config": rows,
         "environment": _environment_rows(environment),
         "command": environment.get("command")
-        or f"seqattn train {folder.config} --name {folder.path.name}-again",
+        or shlex.join(
+            ["seqattn", "train", str(folder.config), "--name", f"{folder.path.name}-again"]
+        ),
         "command_label": "Trained by" if environment.get("command") else "Train it again",
         "curves": _curves(history, summary),
         "summary": None if summary is None else _summary_content(summary),
