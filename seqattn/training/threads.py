@@ -4,7 +4,7 @@ With several threads, every operation waits for the slowest thread. In a small m
 longer than the operation itself. If another process uses a core at the same time, the wait is far
 longer: in one case, training took thirty seconds instead of two seconds. Small models therefore get
 one thread without a trial, and large models get more threads only if a few steps are clearly faster
-with more threads.
+with more threads. A short training gets one thread without a trial, too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import math
 import time
 from collections.abc import Iterator, Sequence
 
@@ -27,10 +28,16 @@ MIN_MULTIPLICATIONS = 2_000_000
 """Smallest number of multiplications in a step for a trial with several threads."""
 MIN_STEP_SECONDS = 0.003
 """Smallest duration in seconds of a step for which more than one thread is tried."""
+MIN_STEPS = 100
+"""Smallest number of training steps for a trial. A trial of two numbers of threads takes as long as
+eight steps or less, so in a shorter training it could take longer than it saves."""
 TRIAL_STEPS = 3
 """Number of timed steps for each number of threads."""
 MAX_TIME_RATIO = 0.8
 """Largest ratio of the new step time to the old one at which the number of threads is doubled."""
+SLOW_RATIO, SLOW_SECONDS = 2.0, 0.05
+"""A trial of a number of threads ends at the first step that takes more than `SLOW_RATIO` times the
+step time with fewer threads, plus `SLOW_SECONDS` in which threads may start."""
 
 
 @contextlib.contextmanager
@@ -54,28 +61,33 @@ def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
         return 1, "one core"
     if multiplications(runs) < MIN_MULTIPLICATIONS:
         return 1, "too few multiplications a step for more"
+    batches = -(-len(runs[0].train) // runs[0].config.batch_size)
+    if batches * max(run.config.epochs for run in runs) < MIN_STEPS:
+        return 1, "too few steps to measure the time with more"
     copies = [RunProgress(dataclasses.replace(run, model=copy.deepcopy(run.model))) for run in runs]
     state, learner = build_group(copies)
     plan = learner.plan_epoch(state)
 
-    def seconds(threads: int) -> float:
+    def seconds(threads: int, limit: float) -> float:
         torch.set_num_threads(threads)
-        taken = []
+        taken = list[float]()
         for _ in range(1 + TRIAL_STEPS):  # the first step warms up
             state.step = 0
             began = time.perf_counter()
             with train_mode(learner.params.model):
                 train_step(state, learner, plan)
             taken.append(time.perf_counter() - began)
+            if taken[-1] > limit:
+                return taken[-1]
         return min(taken[1:])
 
-    best, least = 1, seconds(1)
+    best, least = 1, seconds(1, math.inf)
     words = [f"a step takes {least * 1e3:.2g} ms with 1"]
     if least < MIN_STEP_SECONDS:
         return 1, words[0]
     threads = 2
     while threads <= core_count():
-        taken = seconds(threads)
+        taken = seconds(threads, SLOW_RATIO * least + SLOW_SECONDS)
         words.append(f"{taken * 1e3:.2g} ms with {threads}")
         if taken > MAX_TIME_RATIO * least:
             break

@@ -716,6 +716,8 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
     assert choose_threads([run])[0] == 1
     monkeypatch.setattr(threads_module, "core_count", lambda: 2)
     monkeypatch.setattr(threads_module, "MIN_MULTIPLICATIONS", 0)
+    assert choose_threads([run]) == (1, "too few steps to measure the time with more")
+    monkeypatch.setattr(threads_module, "MIN_STEPS", 0)
     count, why = choose_threads([run])
     assert count == 1
     assert "ms with 1" in why
@@ -723,6 +725,27 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(threads_module, "MAX_TIME_RATIO", 1e9)
     assert choose_threads([run])[0] == 2
     assert all(torch.equal(weights[k], v) for k, v in run.model.state_dict().items())
+    torch.set_num_threads(before)
+
+
+def test_the_trial_ends_at_the_first_step_that_is_far_slower(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine, one step with more threads can take longer than a short training."""
+    before, taken, clock = torch.get_num_threads(), list[int](), [0.0]
+
+    def step(*_: object) -> None:
+        taken.append(torch.get_num_threads())
+        clock[0] += {1: 1.0, 2: 0.7, 4: 1.6}[taken[-1]]
+
+    monkeypatch.setattr(threads_module, "core_count", lambda: 8)
+    monkeypatch.setattr(threads_module, "MIN_MULTIPLICATIONS", 0)
+    monkeypatch.setattr(threads_module, "MIN_STEPS", 0)
+    monkeypatch.setattr(threads_module, "train_step", step)
+    monkeypatch.setattr(threads_module.time, "perf_counter", lambda: clock[0])
+    run = run_of(config_of({}, {}, False, 1), torch.float32)
+    assert choose_threads([run])[0] == 2
+    assert taken == 4 * [1] + 4 * [2] + [4]
     torch.set_num_threads(before)
 
 
