@@ -26,11 +26,19 @@ if TYPE_CHECKING:
     from seqattn.experiments.api import load as load
     from seqattn.experiments.api import train as train
     from seqattn.experiments.api import train_seeds as train_seeds
+    from seqattn.models import AttentionMap as AttentionMap
+    from seqattn.models import ModelOutput as ModelOutput
     from seqattn.models import Seq2SeqModel as Seq2SeqModel
     from seqattn.models.attention import Location as Location
     from seqattn.models.attention import Normalizer as Normalizer
     from seqattn.models.attention import Score as Score
+    from seqattn.models.attention.location_based import valid_lengths as valid_lengths
+    from seqattn.models.attention.normalizers import NormalizerOutput as NormalizerOutput
+    from seqattn.models.attention.normalizers import mask_scores as mask_scores
     from seqattn.models.cells import Cell as Cell
+    from seqattn.models.cells import axis_of_features as axis_of_features
+    from seqattn.models.cells import last_valid as last_valid
+    from seqattn.models.cells import recurrent_term as recurrent_term
     from seqattn.models.layers import LearnedVector as LearnedVector
     from seqattn.models.layers import Linear as Linear
     from seqattn.models.registration import register_cell as register_cell
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _ADDRESSES = {
+    "AttentionMap": "seqattn.models.AttentionMap",
     "Cell": "seqattn.models.cells.Cell",
     "CellConfig": "seqattn.config.CellKnobs",
     "Comparison": "seqattn.experiments.api.Comparison",
@@ -52,8 +61,10 @@ _ADDRESSES = {
     "Location": "seqattn.models.attention.Location",
     "LocationConfig": "seqattn.config.LocationKnobs",
     "ModelConfig": "seqattn.config.ModelKnobs",
+    "ModelOutput": "seqattn.models.ModelOutput",
     "Normalizer": "seqattn.models.attention.Normalizer",
     "NormalizerConfig": "seqattn.config.NormalizerKnobs",
+    "NormalizerOutput": "seqattn.models.attention.normalizers.NormalizerOutput",
     "Run": "seqattn.experiments.api.Run",
     "Score": "seqattn.models.attention.Score",
     "ScoreConfig": "seqattn.config.AttentionKnobs",
@@ -61,9 +72,13 @@ _ADDRESSES = {
     "Seq2SeqModel": "seqattn.models.Seq2SeqModel",
     "Sequences": "seqattn.data.Sequences",
     "TaskConfig": "seqattn.config.Generated",
+    "axis_of_features": "seqattn.models.cells.axis_of_features",
     "compare": "seqattn.experiments.api.compare",
+    "last_valid": "seqattn.models.cells.last_valid",
     "load": "seqattn.experiments.api.load",
     "load_plugin": "seqattn.config.load_plugin",
+    "mask_scores": "seqattn.models.attention.normalizers.mask_scores",
+    "recurrent_term": "seqattn.models.cells.recurrent_term",
     "register_cell": "seqattn.models.registration.register_cell",
     "register_check": "seqattn.analysis.doctor.register_check",
     "register_location": "seqattn.models.registration.register_location",
@@ -74,16 +89,19 @@ _ADDRESSES = {
     "register_task": "seqattn.data.register_task",
     "train": "seqattn.experiments.api.train",
     "train_seeds": "seqattn.experiments.api.train_seeds",
+    "valid_lengths": "seqattn.models.attention.location_based.valid_lengths",
 }
 """The module and the name of each public object."""
 
 __all__ = [
-    "Cell", "CellConfig", "Comparison", "DataNote", "LabelledArray", "LearnedVector", "Linear",
-    "Location", "LocationConfig", "ModelConfig", "Normalizer", "NormalizerConfig", "Run", "Score",
-    "ScoreConfig", "Seeds", "Seq2SeqModel", "Sequences", "TaskConfig", "__version__", "compare",
-    "load", "load_plugin", "register_cell", "register_check", "register_location",
-    "register_metric", "register_model", "register_normalizer", "register_score", "register_task",
-    "train", "train_seeds",
+    "AttentionMap", "Cell", "CellConfig", "Comparison", "DataNote", "LabelledArray",
+    "LearnedVector", "Linear", "Location", "LocationConfig", "ModelConfig", "ModelOutput",
+    "Normalizer", "NormalizerConfig", "NormalizerOutput", "Run", "Score", "ScoreConfig", "Seeds",
+    "Seq2SeqModel", "Sequences", "TaskConfig", "__version__", "axis_of_features", "compare",
+    "last_valid", "load", "load_plugin", "mask_scores", "recurrent_term", "register_cell",
+    "register_check", "register_location", "register_metric", "register_model",
+    "register_normalizer", "register_score", "register_task", "train", "train_seeds",
+    "valid_lengths",
 ]  # fmt: skip
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+import traceback
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -31,7 +33,7 @@ from seqattn.config.knobs import (
 )
 from seqattn.config.knobs.plugins import Plugin
 from seqattn.config.sections import TEXT_TAG, choices, field_variants, variants
-from seqattn.errors import PluginError
+from seqattn.errors import PluginError, SeqattnError
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*( [A-Za-z0-9_]+)*")
 
@@ -240,6 +242,32 @@ def used_sources(config: Section) -> Iterator[Source]:
         value = getattr(config, key)
         if isinstance(value, Section):
             yield from used_sources(value)
+
+
+@contextmanager
+def plugin_errors(sources: Sequence[Source], what: str) -> Iterator[None]:
+    """Convert an exception from the code of plugins to a `PluginError` that names the plugin and,
+    if the traceback contains lines of its file, the last such line.
+
+    Args:
+        sources: the plugins whose code runs in the context; if empty, exceptions are not converted.
+        what: what the code does, such as "the task plus_one".
+
+    Raises:
+        PluginError: if the context ends with an exception that is not a `SeqattnError`.
+    """
+    try:
+        yield
+    except SeqattnError:
+        raise
+    except Exception as error:  # a plugin's code may raise any exception
+        if not sources:
+            raise
+        paths = {str(source.path) for source in sources}
+        lines = [frame for frame in traceback.extract_tb(error.__traceback__)
+                 if frame.filename in paths]  # fmt: skip
+        place = f"{lines[-1].filename}:{lines[-1].lineno}" if lines else str(sources[0])
+        raise PluginError(f"{place}: {what} raises {type(error).__name__}: {error}") from error
 
 
 # --- the schema -----------------------------------------------------------------------------------

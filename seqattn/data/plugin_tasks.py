@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from seqattn.config import Generated, Section, extension
 from seqattn.data.baselines import NaiveForecast
 from seqattn.data.sequences import Sequences
-from seqattn.errors import PluginError, SeqattnError
+from seqattn.errors import PluginError
 
 Generate = Callable[[Any, int, int], Sequences]
 """A function (task, n, seed) that returns n sequences. The result must depend only on the
@@ -40,15 +39,8 @@ class PluginTask:
                 of the target.
         """
         owner = extension.OWNERS[type(task)]
-        try:
+        with extension.plugin_errors([owner], f"the task {self.name}"):
             found = self.generate(task, n, seed)
-        except SeqattnError:
-            raise
-        except Exception as error:  # a plugin's code may raise any exception
-            raise PluginError(
-                f"{_place_of(error, owner)}: the task {self.name} raises"
-                f" {type(error).__name__}: {error}"
-            ) from error
         if not isinstance(found, Sequences) or len(found) != n:
             got = f"{len(found)}" if isinstance(found, Sequences) else type(found).__name__
             raise PluginError(
@@ -62,16 +54,6 @@ class PluginTask:
                 f" an array with the shape of the target, {found.target.shape}, got {shape}."
             )
         return found
-
-
-def _place_of(error: Exception, owner: extension.Source) -> str:
-    """Return the file or the module of a plugin as text. If the traceback contains lines of the
-    file, append the number of the last such line."""
-    lines = [
-        frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == str(owner.path)
-    ]  # fmt: skip
-    return f"{owner}:{lines[-1]}" if lines else str(owner)
 
 
 PLUGIN_TASKS: dict[type[Section], PluginTask] = {}

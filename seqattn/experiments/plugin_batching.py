@@ -14,6 +14,7 @@ from torch import Tensor
 
 from seqattn.config import Model, as_plain, extension
 from seqattn.models import FeatureSpec, Lengths, ModelOutput, Seq2SeqModel, build_model
+from seqattn.models.plugin_models import check_output
 from seqattn.training.stacked_params import StackedParams, train_mode
 
 R, N, S, T = 3, 5, 7, 4
@@ -34,12 +35,16 @@ def is_batchable(config: Model, features: FeatureSpec, lengths: Lengths) -> bool
         config: the section `model`.
         features: the features of source and target.
         lengths: the lengths of the longest source and the longest target.
+
+    Raises:
+        PluginError: if the code of a plugin raises an exception for a run alone.
     """
-    if next(iter(extension.used_sources(config)), None) is None:
+    if not (sources := list(extension.used_sources(config))):
         return True
     key = repr((as_plain(config), features, lengths))
     if key not in _known:
-        _known[key] = _compare(config, features, lengths)
+        with extension.plugin_errors(sources, "a forecast of the model"):
+            _known[key] = _compare(config, features, lengths)
     return _known[key]
 
 
@@ -91,15 +96,17 @@ def _forecasts(
 ) -> list[Tensor]:
     """Return the forecasts of a training pass with and without teacher forcing, the teacher-forced
     forecast of the validation, and the free-running forecast."""
-    T = target.shape[-2]
+    T, name = target.shape[-2], type(model).__name__
 
     def forward(is_forced: bool, rng: _FixedNumbers | None) -> ModelOutput:
-        return model.forward(
+        found = model.forward(
             source, target, source_lengths=valid, rng=rng,
             teacher_forcing=torch.full((T,), is_forced),
         )  # fmt: skip
+        return check_output(found, f"{name}.forward")
 
     with train_mode(model):
         outputs = [forward(is_forced, _FixedNumbers(runs)) for is_forced in (True, False)]
-    outputs += [forward(True, None), model.forecast(source, T, source_lengths=valid)]
+    free = model.forecast(source, T, source_lengths=valid)
+    outputs += [forward(True, None), check_output(free, f"{name}.forecast")]
     return [output.values for output in outputs]

@@ -6,7 +6,7 @@ from typing import assert_never
 
 import torch
 
-from seqattn.config import FastWeights, Model, Recurrent, Transformer
+from seqattn.config import FastWeights, Model, Recurrent, Transformer, extension
 from seqattn.errors import PluginError
 from seqattn.models.base import (
     RNG,
@@ -41,8 +41,9 @@ def build_model(
             requires; None if the lengths are unknown.
 
     Raises:
-        PluginError: if the config selects a skip connection that the plugin's model does not build,
-            or if a module has parameters without an initial distribution; see `init_parameters`.
+        PluginError: if the code of a plugin raises an exception, if the config selects a skip
+            connection that the plugin's model does not build, or if a module has parameters without
+            an initial distribution; see `init_parameters`.
         ValueError: if `model.skip` is `linear` and `lengths` is None.
     """
     # The session may have another default type, set with torch.set_default_dtype.
@@ -73,19 +74,18 @@ def count_parameters(
 
 def _construct(config: Model, features: FeatureSpec | int, lengths: Lengths | None) -> Seq2SeqModel:
     features = FeatureSpec.same(features) if isinstance(features, int) else features
-    model: Seq2SeqModel
-    if type(config) in PLUGIN_MODELS:
-        return PLUGIN_MODELS[type(config)](config, features, lengths)
-    match config:
-        case Recurrent():
-            model = RecurrentModel(config, features, lengths)
-        case FastWeights():
-            model = FastWeightsModel(config, features, lengths)
-        case Transformer():
-            model = TransformerModel(config, features, lengths)
-        case _:
-            assert_never(config)
-    return model
+    with extension.plugin_errors(list(extension.used_sources(config)), "the model's constructor"):
+        if type(config) in PLUGIN_MODELS:
+            return PLUGIN_MODELS[type(config)](config, features, lengths)
+        match config:
+            case Recurrent():
+                return RecurrentModel(config, features, lengths)
+            case FastWeights():
+                return FastWeightsModel(config, features, lengths)
+            case Transformer():
+                return TransformerModel(config, features, lengths)
+            case _:
+                assert_never(config)
 
 
 __all__ = [

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tests.conftest import ROOT
+from tests.plugins.sources import MEAN_MODEL
 
 SCORE = (ROOT / "examples/plugins/bilinear_tanh.py").read_text().replace("exportable = True", "")
 CELL = (ROOT / "examples/plugins/minimal_gated.py").read_text().replace("exportable = True", "")
@@ -266,6 +267,20 @@ MISTAKES = {
     "exception": Mistake(
         SCORE, SCORE_RESULT, "return products.tanh() / self.missing", "shapes",
         ("Line ", "self.missing", "AttributeError"),
+    ),
+    "tensor instead of the output of a normalizer": Mistake(
+        NORMALIZER, f"NormalizerOutput({NORMALIZER_RESULT})", NORMALIZER_RESULT, "shapes",
+        ("OwnSoftmax.normalize: must return seqattn.NormalizerOutput(weights), where the weights"
+         " have the shape of the scores; got Tensor.",),
+    ),
+    "tensor instead of the output of a location": Mistake(
+        LOCATION, ".weights, None", ".weights", "shapes",
+        ("Recency.attention_weights: must return (weights, previous)", "got Tensor."),
+    ),
+    "tensor instead of the output of a model": Mistake(
+        MEAN_MODEL, "return ModelOutput(values, (AttentionMap(weights),) if with_attention else ())",
+        "return values", "shapes",
+        ("Mean.forecast: must return seqattn.ModelOutput(values)", "got Tensor."),
     ),
     "mask after the normalization": Mistake(
         NORMALIZER, NORMALIZER_RESULT,

@@ -215,7 +215,7 @@ class Mean(seqattn.Seq2SeqModel):
         if source_lengths is not None:
             positions = torch.arange(source.shape[-2], device=source.device)
             keep = positions < source_lengths.unsqueeze(-1)
-        weights = (keep / keep.sum(-1, keepdim=True)).unsqueeze(-2)
+        weights = (keep / keep.sum(-1, keepdim=True)).to(source.dtype).unsqueeze(-2)
         mean = weights @ source.masked_fill(~keep.unsqueeze(-1), 0)
         values = self.map(mean).expand(*mean.shape[:-2], steps, -1)
         weights = weights.expand(*weights.shape[:-2], steps, -1).unsqueeze(-3)

@@ -18,6 +18,7 @@ from seqattn.errors import UsageError
 from seqattn.experiments import ray_cluster
 from seqattn.experiments.distributed import shared_config_text
 from tests.conftest import SMALL, train_small
+from tests.plugins.broken import LOCATION, MISTAKES
 from tests.plugins.conftest import forget_plugins
 from tests.plugins.sources import BILINEAR_TANH, MEAN_MODEL, PARTS, TORCH_LINEAR
 
@@ -136,6 +137,37 @@ def test_processes_of_one_run_compare_the_digests_of_plugins(config: Path) -> No
     found = resolve(config).config
     assert str(found.plugins[0].sha256) in shared_config_text(found)
     assert str(config.parent) not in shared_config_text(found)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "model", "words"),
+    [
+        ("tensor instead of the output of a normalizer", "{attention: {normalizer: own_softmax}}",
+         "seqattn: OwnSoftmax.normalize: must return seqattn.NormalizerOutput(weights)"),
+        ("tensor instead of the output of a location", "{attention: {location: {kind: recency}}}",
+         "seqattn: Recency.attention_weights: must return (weights, previous)"),
+        ("tensor instead of the output of a model", "{kind: mean}",
+         "seqattn: Mean.forward: must return seqattn.ModelOutput(values)"),
+        ("exception", "{attention: {score: bilinear_tanh}}",
+         "broken.py:46: a forecast of the model raises AttributeError: 'BilinearTanh' object has no"
+         " attribute 'missing'"),
+        ("exception of a constructor", "{attention: {location: {kind: recency}}}",
+         "broken.py:14: the model's constructor raises TypeError: "),
+    ],
+)  # fmt: skip
+def test_a_mistake_of_a_plugin_ends_the_training_with_a_message(
+    mistake: str, model: str, words: str, seqattn: Command, write: Write, tmp_path: Path
+) -> None:
+    content = MISTAKES[mistake].content if mistake in MISTAKES else LOCATION.replace(
+        "return cls()", "return cls(heads)"
+    )  # fmt: skip
+    path = write("broken.py", content)
+    options = [each for word in SMALL if "hidden" not in word for each in ("--set", word)]
+    base = write("base.yaml", f"name: broken\nmodel: {model}\n")
+    done = seqattn("train", base, "--plugin", path, *options, "--quiet")
+    assert done.code == 2
+    assert words in done.err
+    assert not (tmp_path / "outputs").exists()
 
 
 PARTS_CONFIG = [

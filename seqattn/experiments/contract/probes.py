@@ -14,6 +14,7 @@ from seqattn.experiments.contract.result import Difference, tensor_difference
 from seqattn.models import RecurrentModel, Seq2SeqModel
 from seqattn.models.attention import Location, Normalizer, Score
 from seqattn.models.cells import Cell
+from seqattn.models.plugin_models import check_output
 
 Tensors = Mapping[str, Tensor]
 
@@ -169,7 +170,7 @@ def _probe_of_normalizer(normalizer: Normalizer, case: ContractCase, A: int) -> 
     keep = valid.view(N, *[1] * len(heads), S)
     return Probe(
         "normalize", normalizer,
-        lambda x: normalizer.normalize(x["scores"], keep, None).weights,
+        lambda x: normalizer(x["scores"], keep, None).weights,
         {"scores": _random(3, N, *heads, T, S)}, (N, *heads, T, S),
         ("sequence", *("head" for _ in heads), "target step", "source step"),
         {"scores": ~keep.unsqueeze(-2)}, keep.unsqueeze(-2), {"scores": -2}, -2,
@@ -183,9 +184,7 @@ def _probe_of_location(location: Location, case: ContractCase, model: RecurrentM
     keep, normalizer = valid.view(N, *[1] * len(heads), S), attention.normalizer
     return Probe(
         "attention_weights", location,
-        lambda x: location.attention_weights(
-            normalizer, x["queries"], x["scores"], keep, None
-        )[0],
+        lambda x: location(normalizer, x["queries"], x["scores"], keep, None)[0],
         {"queries": _random(2, N, T, model.hidden), "scores": _random(3, N, *heads, T, S)},
         (N, *heads, T, S),
         ("sequence", *("head" for _ in heads), "target step", "source step"),
@@ -213,8 +212,9 @@ def _probe_of_model(model: Seq2SeqModel, case: ContractCase) -> Probe:
     S, T, valid = case.S, case.T, _valid_steps(case)
     return Probe(
         "forecast", model,
-        lambda x: model.forecast(
-            x["source"], T, source_lengths=case.lengths, with_attention=False
+        lambda x: check_output(
+            model.forecast(x["source"], T, source_lengths=case.lengths, with_attention=False),
+            f"{type(model).__name__}.forecast",
         ).values,
         {"source": _random(6, N, S, SOURCE_DIM)}, (N, T, TARGET_DIM), ("sequence", "step"),
         {"source": ~valid[..., None]},

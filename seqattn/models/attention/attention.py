@@ -136,8 +136,8 @@ class Attention(nn.Module):
         """
         scores = self.score.scores(queries, memory.keys)
         if self.location is None:
-            return self.normalizer.normalize(scores, memory.keep, u), None
-        weights, prev_weights = self.location.attention_weights(
+            return self.normalizer(scores, memory.keep, u), None
+        weights, prev_weights = self.location(
             self.normalizer, queries, scores, memory.keep, prev_weights
         )
         return NormalizerOutput(weights), prev_weights

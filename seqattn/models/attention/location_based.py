@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from seqattn.config import GaussianWindow as LocalWindowConfig
 from seqattn.config import LocationKnobs, Section
 from seqattn.config import LocationShift as ShiftConfig
+from seqattn.errors import PluginError
 from seqattn.models.attention.arithmetic import Array, AttentionStep, as_printed
 from seqattn.models.attention.normalizers import Normalizer, WeightSemantics
 from seqattn.models.layers import Linear, without_autocast
@@ -51,6 +52,24 @@ class Location(nn.Module, ABC):
     @abstractmethod
     def from_config(cls, config: Any, hidden: int, heads: int) -> Self:
         """Build the location from a config section, for decoder states of width `hidden`."""
+
+    def __call__(
+        self, normalizer: Normalizer, queries: Tensor, scores: Tensor, keep: Tensor | None,
+        previous: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Call `attention_weights`, and check the type of the result.
+
+        Raises:
+            PluginError: if `attention_weights` does not return a tuple of length 2.
+        """
+        found = self.attention_weights(normalizer, queries, scores, keep, previous)
+        if not (isinstance(found, tuple) and len(found) == 2):
+            raise PluginError(
+                f"{type(self).__name__}.attention_weights: must return (weights, previous), where"
+                " the weights have the shape of the scores, and previous is None unless the next"
+                f" step depends on the weights of this step; got {type(found).__name__}."
+            )
+        return found
 
     @abstractmethod
     def attention_weights(
@@ -118,7 +137,7 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
         distance = torch.arange(S, dtype=centre.dtype, device=scores.device) - centre
         outside = distance.detach().abs() > self.window
         scores = scores.masked_fill(outside, -float("inf"))
-        weights = normalizer.normalize(scores, keep, None).weights
+        weights = normalizer(scores, keep, None).weights
         gaussian = (distance.square() * (-2 / self.window**2)).exp()  # 1/(2 sigma^2), D = 2 sigma
         return weights * gaussian, None
 
@@ -184,7 +203,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         self, normalizer: Normalizer, queries: Tensor, scores: Tensor, keep: Tensor | None,
         previous: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        content = normalizer.normalize(scores, keep, None).weights
+        content = normalizer(scores, keep, None).weights
         return self.shift(queries, content, keep, previous)
 
     def shift(

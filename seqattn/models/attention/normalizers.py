@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config.knobs import AttentionKnobs, Section
+from seqattn.errors import PluginError
 from seqattn.models.attention.arithmetic import Array, AttentionStep, Bools, Record, as_printed
 from seqattn.models.layers import LearnedVector, at_least_float32, is_batch_innermost
 
@@ -74,13 +75,28 @@ class Normalizer(nn.Module, ABC):
         """Build a plugin normalizer from its config section."""
         return cls()
 
+    def __call__(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
+        """Call `normalize`, and check the type of the result.
+
+        Raises:
+            PluginError: if `normalize` does not return a `NormalizerOutput`.
+        """
+        found = self.normalize(scores, keep, u)
+        if not isinstance(found, NormalizerOutput):
+            raise PluginError(
+                f"{type(self).__name__}.normalize: must return"
+                " seqattn.NormalizerOutput(weights), where the weights have the shape of the"
+                f" scores; got {type(found).__name__}."
+            )
+        return found
+
     @abstractmethod
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         """Compute attention weights from scores.
 
         Args:
-            scores: the scores (..., N, T, S).
-            keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
+            scores: the scores (..., N, [A,] T, S).
+            keep: mask (..., N, [1,] S), True at valid source steps; None if all steps are valid.
             u: numbers uniform over [0, 1], (..., N, T), from which positions are sampled in
                 training; None for no sampling.
         """
@@ -100,7 +116,7 @@ class Normalizer(nn.Module, ABC):
             the weights (S,), as printed.
         """
         outside = torch.as_tensor(~inside, device=step.scores.device)
-        computed = self.normalize(step.scores.masked_fill(outside, -float("inf")), None, None)
+        computed = self(step.scores.masked_fill(outside, -float("inf")), None, None)
         return step.add_unexplained(name, self, computed.weights, "weight")
 
 
