@@ -14,8 +14,13 @@ from seqattn.data.splits import Splits
 from seqattn.data.windows import Windows
 
 
-def load_data(config: Data) -> Splits:
+def load_data(config: Data, *, fits_scaling: bool = True) -> Splits:
     """Generate or read the data set that a config defines.
+
+    Args:
+        config: the section `data` of a config.
+        fits_scaling: whether to fit `data.scaling`. False leaves the values of files unscaled, for
+            a caller that replaces the scaling.
 
     Raises:
         DataError: if the files cannot be used as the config specifies, or if the config gives a
@@ -26,7 +31,7 @@ def load_data(config: Data) -> Splits:
     if isinstance(config, OwnFile):
         from seqattn.data.file_dataset import load_file_dataset
 
-        return load_file_dataset(config)
+        return load_file_dataset(config, fits_scaling=fits_scaling)
     train = tasks.generate(config, config.n_train, config.train_seed)
     return Splits(
         train=train, validation=tasks.generate(config, config.n_validation, config.validation_seed),

@@ -17,7 +17,7 @@ import numpy as np
 from seqattn.config import UNKNOWN_PATH, OwnFile
 from seqattn.data.cutting import cut_series
 from seqattn.data.files import Chunk, Ragged
-from seqattn.data.fitting import fit_scaling
+from seqattn.data.fitting import fit_scaling, without_scaling
 from seqattn.data.metrics import InSample, SeriesTable
 from seqattn.data.naive import check_season, source_columns_of_targets
 from seqattn.data.notes import left_out_notes, size_note, spacing_notes
@@ -40,9 +40,13 @@ MAX_LISTED_SERIES = 10**5
 file lists none."""
 
 
-def load_file_dataset(config: OwnFile) -> Splits:
+def load_file_dataset(config: OwnFile, *, fits_scaling: bool = True) -> Splits:
     """Read the files that a config names, cut the series of each part into sequences, and fit the
     scaling. If all parts come from one path, the series are split into parts before they are cut.
+
+    Args:
+        config: the section `data` of a config.
+        fits_scaling: see `seqattn.data.load_data`.
 
     Raises:
         DataError: if the files cannot be used as the config specifies.
@@ -67,7 +71,8 @@ def load_file_dataset(config: OwnFile) -> Splits:
     in_sample, of_season = compute_in_sample(
         target_series(series[0], spans[0], config), train, config
     )
-    scaling, scaling_notes = fit_scaling(config, train)
+    fit = fit_scaling if fits_scaling else without_scaling
+    scaling, scaling_notes = fit(config, train)
     fitted_on = _sample_for_baselines(train, config)
     notes += [*left_out_notes(read, left_out, config), *scaling_notes, *of_season]
     notes.append(size_note(train, validation, test))

@@ -67,6 +67,11 @@ def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
     return scaling, notes
 
 
+def without_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
+    """Return what `fit_scaling` returns, but without a fitted shift and scale."""
+    return build_scaling(config, {}, train)
+
+
 def _observed_values(
     config: OwnFile, train: Sequences
 ) -> Callable[[], Iterator[tuple[str, NDArray[np.floating]]]]:

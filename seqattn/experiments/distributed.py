@@ -187,7 +187,8 @@ def run_worker(
     """
     with processes.startup():
         chosen = choose_device(device)
-        own = Job(config, RunFolder(Path()), load_data(config.data))
+        fits_scaling = config.training.start_from is None
+        own = Job(config, RunFolder(Path()), load_data(config.data, fits_scaling=fits_scaling))
         job = share_start(processes, own)
     if job is None:
         return

@@ -242,7 +242,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         # A broken pipe comes from a reader of the output, not from a file.
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             place = error.filename or jobs[0].folder.path
-            is_unchanged = jobs[0].folder.path in train_log.HANDLER.held
+            is_unchanged = all(job.folder.path in train_log.HANDLER.held for job in jobs)
             remedy = (
                 "The earlier run is unchanged. When the problem is solved, repeat the command."
                 if is_unchanged
@@ -255,6 +255,11 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
 def describe_saved(jobs: Sequence[Job]) -> str:
     """Return how many of the runs whose training has failed have a checkpoint on disk, and how to
     continue."""
+    if any(job.replaces for job in jobs):  # a checkpoint may be that of the earlier run
+        return (
+            "Each folder contains either the earlier run or a complete checkpoint. When the problem"
+            " is solved, repeat the command."
+        )
     saved = sum(job.folder.is_run and job.folder.last.exists() for job in jobs)
     found = f"Runs with a checkpoint on disk: {saved} of {len(jobs)}."
     if saved == len(jobs):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqattn.config import Config, OwnFile, as_plain
+from seqattn.config import Config, as_plain
 from seqattn.data import Splits, fixed_shape, load_data
 from seqattn.data.sequences import Integers
 from seqattn.errors import DataError, NonFiniteError, UsageError
@@ -38,13 +38,11 @@ def prepare_jobs(
     splits: dict[str, Splits] = {}
     jobs = []
     for config, folder in configs:
-        section = config.data
-        if config.training.start_from is not None and isinstance(section, OwnFile):
-            # The other run's scaling replaces the scaling that would be fitted to these data.
-            section = section.model_copy(update={"scaling": "none"})
-        key = repr(section)
+        # The scaling of the other run replaces the scaling that would be fitted to these data.
+        fits_scaling = config.training.start_from is None
+        key = repr((config.data, fits_scaling))
         if key not in splits:
-            splits[key] = load_data(section)
+            splits[key] = load_data(config.data, fits_scaling=fits_scaling)
         if fixed_shape(config.data) is None:
             check_memory(config, splits[key])
         replaces = overwrite and folder.is_run

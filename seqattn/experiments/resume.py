@@ -8,14 +8,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from seqattn.config import (
-    PATH_KEYS,
-    Config,
-    CosineRate,
-    LinearForcing,
-    Training,
-    config_differences,
-)
+from seqattn.config import PATH_KEYS, Config, config_differences
 from seqattn.config.plugins import plugin_changes
 from seqattn.errors import CheckpointError, ConfigError, DataError
 from seqattn.experiments.job import Job
@@ -143,17 +136,6 @@ def check_same_rates(job: Job) -> None:
         rate.update(record.validation_loss)
 
 
-def keys_spanning_all_epochs(training: Training) -> list[str]:
-    """Return the keys of the schedules that depend on `training.epochs`."""
-    forcing, rate = training.teacher_forcing, training.learning_rate_schedule
-    found = []
-    if isinstance(forcing, LinearForcing) and forcing.over_epochs is None:
-        found.append("training.teacher_forcing")
-    if isinstance(rate, CosineRate) and rate.over_epochs is None:
-        found.append("training.learning_rate_schedule")
-    return found
-
-
 def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
     """Check that a run can be resumed with a config. The config may differ from the checkpoint's
     config only in the keys of `MUTABLE_ON_RESUME`.
@@ -175,7 +157,7 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
         lines += [
             f"training.epochs: {old} -> {new}, and {key} depends on the number of epochs, so"
             " the finished epochs would have been different (over_epochs fixes its duration)"
-            for key in keys_spanning_all_epochs(config.training)
+            for key in config.training.keys_spanning_all_epochs()
         ]
     if config.training.epochs < epoch:
         lines.append(

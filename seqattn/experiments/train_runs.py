@@ -188,17 +188,28 @@ def _train_groups(
     if (count := worker_count(groups, resources, workers)) > 1:
         trained = train_in_workers(groups, resources, callbacks, count)
         pending = [job for group in trained for job in group if job.is_pending]
-        raise_if_stopped(callbacks, pending, STOPPED_HINT)
+        raise_if_stopped(callbacks, pending, STOPPED_HINT + _describe_replaced(pending))
         return trained
     if workers is not None and workers > 1 and sum(map(len, groups)) > 1:
         reason = reason_for_one_process(groups, resources)
         callbacks.message(f"{workers} workers were requested, but none is started: {reason}.")
     trained = []
-    for group in groups:
+    for k, group in enumerate(groups):
         if trained:
-            raise_if_stopped(callbacks, trained[-1], RESUME_HINT)
+            left = [job for later in groups[k:] for job in later]
+            raise_if_stopped(callbacks, trained[-1], RESUME_HINT + _describe_replaced(left))
         trained.append(train_group(group, resources, callbacks))
     return trained
+
+
+def _describe_replaced(jobs: Sequence[Job]) -> str:
+    """Return the end of a sentence about unfinished runs, some of which may still be the earlier
+    runs that they should replace; "" if none replaces a run."""
+    if not any(job.replaces for job in jobs):
+        return ""
+    return (
+        "; runs that had not started are still the earlier ones, and only --overwrite trains them"
+    )
 
 
 def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[Job]:

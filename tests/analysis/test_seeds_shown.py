@@ -171,6 +171,22 @@ def test_a_seed_that_stopped_early_is_combined_with_seeds_that_had_more_epochs(
     assert done.code == 0, done.err
 
 
+def test_early_stopping_does_not_combine_schedules_over_unequal_numbers_of_epochs(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "some.yaml").write_text(TEXT.partition("compare:")[0].replace("mine", "some"))
+    settings = (
+        "--seeds", "2", "--set", "training.early_stopping.patience=1",
+        "--set", "training.learning_rate=0.5", "--set", "training.learning_rate_schedule=cosine",
+    )  # fmt: skip
+    for seed, epochs in (("3", "30"), ("5", "40")):
+        more = ("--seed", seed, "--set", f"training.epochs={epochs}")
+        assert seqattn("train", "some.yaml", *settings, *more).code == 0
+    done = seqattn("table", "outputs/some")
+    assert done.code == 4
+    assert "unequal numbers of epochs (3, 4: 30 epochs; 5, 6: 40 epochs)" in done.err
+
+
 # --- what an earlier state left -----------------------------------------------------------------------
 
 

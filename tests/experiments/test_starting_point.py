@@ -129,6 +129,23 @@ def test_the_scaling_of_the_other_run_is_kept(tmp_path: Path) -> None:
     assert alone.read_summary()["test_loss"] < run.read_summary()["test_loss"]  # a smaller unit
 
 
+def test_values_that_are_too_small_without_scaling_keep_the_scaling_of_the_other_run(
+    tmp_path: Path,
+) -> None:
+    files(tmp_path)
+    header, *rows = (tmp_path / "old.csv").read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    tiny = [[*row[:5], *(f"{float(value) * 1e-19}" for value in row[5:])] for row in cells]
+    (tmp_path / "old.csv").write_text("\n".join([header, *map(",".join, tiny)]) + "\n")
+    data = series_config(
+        tmp_path / "old.csv", series="sequence", time="step", features=["a", "b"],
+        scaling="standard",
+    )  # fmt: skip
+    old = train(tmp_path, "old", data=data)
+    run = train(tmp_path, "new", data=data, start_from=str(old.path))
+    assert seqattn.load(run.path).evaluate().loss == run.read_summary()["test_loss"]
+
+
 @pytest.mark.parametrize("from_files", [False, True])
 def test_a_resume_never_reads_the_other_run_again(tmp_path: Path, from_files: bool) -> None:
     old_data, new_data = files(tmp_path) if from_files else (SMALL, {**SMALL, "train_seed": 99})

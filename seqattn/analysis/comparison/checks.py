@@ -68,7 +68,8 @@ def describe_unequal_epochs(runs: Runs, configs: Mapping[int, Config]) -> str:
     """Describe which seeds have which `training.epochs`, as in "23, 24: 8 epochs; 25: 4 epochs".
     The result is "" if all numbers are equal.
 
-    Runs that stopped early or diverged are left out, because more epochs would not change them.
+    Runs that stopped early or diverged during the training are left out, because more epochs would
+    not change them, unless a schedule spans all epochs.
 
     Args:
         runs, configs: the run folders and their configs, by seed.
@@ -78,9 +79,11 @@ def describe_unequal_epochs(runs: Runs, configs: Mapping[int, Config]) -> str:
     """
     seeds_by_epochs = dict[int, list[str]]()
     for seed, folder in runs.items():
+        training = configs[seed].training
         summary = folder.read_summary() if folder.summary.exists() else {}
-        if not (summary.get("stopped_early") or summary.get("diverged")):
-            seeds_by_epochs.setdefault(configs[seed].training.epochs, []).append(str(seed))
+        has_ended = summary.get("stopped_early") or summary.get("diverged_at")
+        if not has_ended or training.keys_spanning_all_epochs():
+            seeds_by_epochs.setdefault(training.epochs, []).append(str(seed))
     if len(seeds_by_epochs) < 2:
         return ""
     return "; ".join(

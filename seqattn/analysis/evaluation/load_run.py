@@ -76,8 +76,9 @@ def load_splits(trained: LoadedModel) -> Splits:
     Raises:
         DataError: if the data cannot be read, or if a data file has changed since the training run.
     """
-    # The training run may have kept the scaling of another run (`training.start_from`).
-    data = dataclasses.replace(load_data(trained.config.data), scaling=trained.spec.scaling)
+    config = trained.config
+    data = load_data(config.data, fits_scaling=config.training.start_from is None)
+    data = dataclasses.replace(data, scaling=trained.spec.scaling)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")
     if _are_other_parts(trained, data):
         warnings.warn(

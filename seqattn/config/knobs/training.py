@@ -207,6 +207,16 @@ class Training(Section):
     validation sequences and the parameters of the model, for reports, `plot-attention --epochs` and
     `predict --epoch`. `null` means no records. Records do not affect the results of training."""
 
+    def keys_spanning_all_epochs(self) -> list[str]:
+        """Return the keys of the schedules that depend on `epochs`."""
+        forcing, rate = self.teacher_forcing, self.learning_rate_schedule
+        found = []
+        if isinstance(forcing, LinearForcing) and forcing.over_epochs is None:
+            found.append("training.teacher_forcing")
+        if isinstance(rate, CosineRate) and rate.over_epochs is None:
+            found.append("training.learning_rate_schedule")
+        return found
+
     @model_validator(mode="after")
     def _check_schedule(self) -> Self:
         schedule = self.learning_rate_schedule

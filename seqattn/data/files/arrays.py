@@ -211,7 +211,7 @@ def _read_times(times: NDArray[Any], name: str, points: Ragged) -> NDArray[Any]:
         DataError: if there are not increasing dates or numbers for all steps of each sequence.
     """
     N, lengths = len(points), points.lengths
-    if times.ndim == 2 and len(times) == N and times.dtype.kind in "Mf":
+    if times.ndim == 2 and len(times) == N and times.dtype.kind in "Mfiu":
         keep = valid_mask(lengths, times.shape[1])
         order = times[keep].astype(DATES if times.dtype.kind == "M" else np.float64)
         is_last = np.diff(np.repeat(np.arange(N), np.minimum(lengths, times.shape[1]))) > 0

@@ -17,7 +17,6 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from seqattn.config import Training
 from seqattn.config.searching import Search
 from seqattn.errors import ConfigError, UsageError
-from seqattn.experiments.resume import keys_spanning_all_epochs
 from seqattn.experiments.tuning import sampling
 
 STARTUP_TRIALS = 5
@@ -155,7 +154,7 @@ def are_comparable(search: Search) -> bool:
         with contextlib.suppress(ConfigError):  # a trial with such values is refused
             found.append(search.config(dict(zip(paths, values, strict=True))).training)
     epochs_vary = search.varies_epochs or len({training.epochs for training in found}) > 1
-    return not (epochs_vary and any(map(keys_spanning_all_epochs, found)))
+    return not (epochs_vary and any(training.keys_spanning_all_epochs() for training in found))
 
 
 def build_pruner(training: Training, *, are_comparable: bool) -> optuna.pruners.BasePruner:
