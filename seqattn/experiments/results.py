@@ -14,7 +14,6 @@ from seqattn.data import Splits
 from seqattn.errors import NonFiniteError
 from seqattn.experiments.job import Job
 from seqattn.models import Seq2SeqModel
-from seqattn.runs.storage import write_json
 from seqattn.training import RunState
 
 ReferencesOfData = dict[int, tuple[ReferenceLosses, ReferenceLosses]]
@@ -60,7 +59,7 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
             weights.write(folder.attention)
     # A stop during the last save can leave an old history, although the checkpoint is complete.
     folder.write_metrics(job.state.history)
-    write_json(folder.summary, summary)
+    folder.write_summary(summary)
     return replace(job, summary=summary)
 
 
@@ -105,7 +104,7 @@ def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
         "test_loss": None,
         **_of_training(job, state),
     }
-    write_json(job.folder.summary, summary)
+    job.folder.write_summary(summary)
 
 
 def _of_training(job: Job, state: RunState) -> dict[str, Any]:

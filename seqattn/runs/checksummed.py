@@ -108,6 +108,21 @@ def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str,
     return metadata, tensors
 
 
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Read the metadata of a file from its header, without a check of the tensors.
+
+    Raises:
+        CheckpointError: if the file cannot be read, or if seqattn did not write it.
+    """
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = file.read(min(length, MAX_HEADER_BYTES))
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}.") from None
+    return _metadata(path, header)
+
+
 def _metadata(path: Path, header: bytes) -> dict[str, Any]:
     """Parse the header of a file, and return the metadata that seqattn stored in it.
 

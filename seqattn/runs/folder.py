@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from seqattn.config.files import describe_absence
 from seqattn.errors import CheckpointError
 from seqattn.runs import array_files, csv_files, json_files, train_log
+from seqattn.runs.checksummed import read_metadata
 from seqattn.runs.csv_files import EpochRecord
 from seqattn.runs.storage import LOCK_NAME, TMP_SUFFIX, write_json
 
@@ -201,8 +202,34 @@ class RunFolder:
     def read_environment(self) -> dict[str, Any]:
         return json_files.read_environment(self.environment)
 
+    def write_summary(self, content: Mapping[str, Any]) -> None:
+        json_files.write_summary(self.summary, content)
+
     def read_summary(self) -> dict[str, Any]:
-        return json_files.read_summary(self.summary)
+        """Read `summary.json`. If the best checkpoint can be read, check that the results are those
+        of its weights.
+
+        Raises:
+            CheckpointError: if the summary cannot be read, was edited, or belongs to other weights.
+        """
+        summary = json_files.read_summary(self.summary)
+        if summary.get("diverged") or not self.best.is_file():
+            return summary
+        try:
+            weights = read_metadata(self.best)
+        except CheckpointError:  # for the commands that need the weights
+            return summary
+        # Checkpoints of older versions lack the loss.
+        loss = weights.get("validation_loss", summary["validation_loss"])
+        if (weights.get("epoch"), loss) != (summary["best_epoch"], summary["validation_loss"]):
+            raise CheckpointError(
+                f"{self.summary}: has the results of epoch {summary['best_epoch']} with the"
+                f" validation loss {summary['validation_loss']}, but {self.best} has the weights of"
+                f" epoch {weights.get('epoch')} with the validation loss {loss}, so one of the two"
+                " files belongs to another run. Remove this file and resume the run (--resume) to"
+                " write it again."
+            )
+        return summary
 
     def divergence(self) -> str | None:
         """Return the reason why the run diverged, or None if the run did not diverge or has no

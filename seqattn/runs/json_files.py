@@ -8,6 +8,7 @@ files of newer versions can be read.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from seqattn.config.mistakes import describe_expectation
 from seqattn.errors import CheckpointError
-from seqattn.runs.storage import read_regular_file
+from seqattn.runs.storage import read_regular_file, write_json
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -110,6 +111,15 @@ class Metrics(_Stored):
         return self
 
 
+class StoredStart(_Stored):
+    """The schema of the record of the weights with which a run started; see
+    `seqattn.experiments.starting_point.StartingPoint.record`."""
+
+    run: Text
+    epoch: Positive
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
 class _EndedRun(_Stored):
     """The schema of the keys that are in the summaries of both finished and diverged runs. A run
     without a `summary.json` has not ended.
@@ -118,12 +128,14 @@ class _EndedRun(_Stored):
         skipped_checkpoints: a line of text for each checkpoint that could not be used when the run
             was resumed, with the reason.
         interrupted: whether the run was resumed from a checkpoint.
+        start_from: the weights with which the run started, if `training.start_from` is set.
     """
 
     name: Text
     seed: Count
-    skipped_checkpoints: list[Text] = []  # files of older versions lack this key and the next
+    skipped_checkpoints: list[Text] = []  # older versions do not write this key and the next two
     interrupted: bool = False
+    start_from: StoredStart | None = None
 
 
 class Summary(_EndedRun):
@@ -194,15 +206,6 @@ class DivergedSummary(_EndedRun):
     validation_loss: Loss | None = None
     best_epoch: Count = 0
     epochs: Count
-
-
-class StoredStart(_Stored):
-    """The schema of the record of the weights with which a run started; see
-    `seqattn.experiments.starting_point.StartingPoint.record`."""
-
-    run: Text
-    epoch: Positive
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Environment(_Stored):
@@ -285,18 +288,41 @@ def _contradiction(key: str, message: str) -> PydanticCustomError:
     return PydanticCustomError("contradiction", "{message}", {"key": key, "message": message})
 
 
-def read_summary(path: Path) -> dict[str, Any]:
-    """Read `summary.json`. A summary with the key `diverged` has no test loss.
+def write_summary(path: Path, content: Mapping[str, Any]) -> None:
+    """Write `summary.json` with the key `digest`, so that a reader notices an edited result.
 
     Raises:
-        CheckpointError: if the file is missing, or does not match the schema.
+        OSError, ValueError: see `write_json`.
+    """
+    write_json(path, {**content, "digest": _digest(content)})
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """Read `summary.json`, without the key `digest`. A summary with the key `diverged` has no test
+    loss. Files of older versions have no digest.
+
+    Raises:
+        CheckpointError: if the file is missing, does not match the schema, or does not match its
+            digest.
     """
     if not path.exists():
         raise CheckpointError(f"{path}: no such file. Has the training finished?")
-    return _read_json(
-        path, lambda content: DivergedSummary if content.get("diverged") else Summary,
-        "Remove it and resume the run (--resume) to write it again.",
-    )  # fmt: skip
+    remedy = "Remove it and resume the run (--resume) to write it again."
+    content = _read_json(
+        path, lambda content: DivergedSummary if content.get("diverged") else Summary, remedy
+    )
+    digest = content.pop("digest", None)
+    if digest not in (None, _digest(content)):
+        raise CheckpointError(
+            f"{path}: differs from what the run wrote: its values do not match its digest. {remedy}"
+        )
+    return content
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """Return the SHA-256 digest of JSON values. It does not depend on the layout of the text."""
+    plain = json.loads(json.dumps(content))
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def read_environment(path: Path) -> dict[str, Any]:

@@ -119,7 +119,8 @@ def test_the_rows_of_the_site_s_page_are_those_of_the_help_pages() -> None:
         "[default: 1 for small models, or the fastest in a measurement]"
     )
     assert found["train CONFIG"] == (
-        "Config file in YAML, or name of a shipped config (see seqattn config list)."
+        "Config file in YAML, name of a shipped config (see seqattn config list), or - for standard"
+        " input."
     )
     assert not [
         text for text in found.values() if "x<" in text or "x>" in text or "default: (" in text

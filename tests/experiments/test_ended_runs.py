@@ -27,12 +27,11 @@ def folder(request: pytest.FixtureRequest, attention_run: Path, tmp_path: Path) 
 
 
 def rewrite(folder: RunFolder, **changed: Any) -> None:
-    content = json.loads(folder.summary.read_text())
-    folder.summary.write_text(json.dumps(content | changed))
+    folder.summary.write_text(json.dumps(folder.read_summary() | changed))
 
 
 def test_the_summary_of_an_earlier_version_is_read(folder: RunFolder) -> None:
-    content = json.loads(folder.summary.read_text())
+    content = folder.read_summary()
     for key in ("skipped_checkpoints", "interrupted"):
         content.pop(key, None)
     folder.summary.write_text(json.dumps(content))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import html.parser
 import io
+import json
 import re
 import shutil
 import sys
@@ -21,6 +22,7 @@ import xarray
 import seqattn
 from seqattn.errors import CheckpointError, ConfigError, DataError, UsageError, install_command
 from seqattn.experiments.api.progress import show_bar
+from seqattn.runs import RunFolder
 from tests.comparisons import read_table, write_divergence
 from tests.conftest import Ended
 
@@ -419,9 +421,9 @@ def test_text_of_files_is_escaped(comparison: seqattn.Comparison, tmp_path: Path
     copy = tmp_path / mark.replace("/", "")
     shutil.copytree(comparison.path, copy)
     folder = copy / "general/seed-23"
-    text = (folder / "summary.json").read_text().replace("last source point", mark)
+    text = json.dumps(RunFolder(folder).read_summary()).replace("last source point", mark)
     assert mark in text
-    (folder / "summary.json").write_text(text)
+    RunFolder(folder).write_summary(json.loads(text))
     write_divergence(seqattn.Run.open(copy / "general/seed-24").folder, 1, mark)
     opened = [seqattn.Run.open(folder), seqattn.Run.open(copy / "general/seed-24"),
               seqattn.Seeds.open(copy / "general"), seqattn.Comparison.open(copy)]  # fmt: skip

@@ -163,7 +163,7 @@ def test_a_resume_compares_its_threads_with_those_of_the_checkpoint(
         patch.setattr(group_training, "train_models", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             train(tmp_path / "run", "training.epochs=4", **more)
-    assert job.folder.read_environment()["threads"] == 2
+    assert job.folder.read_environment()["threads"] == 1
     words = "Changed since the checkpoint was saved: threads 1 -> 2."
     with monkeypatch.context() as patch:
         patch.setattr(group_training, "train_models", lambda *_, **__: 1 / 0)

@@ -24,7 +24,7 @@ def without_new_keys(content: Any) -> Any:
     """Stored plain data without keys that came later."""
     if isinstance(content, dict):
         return {key: without_new_keys(value) for key, value in content.items()
-                if not key.endswith("skip_map")}  # fmt: skip
+                if not key.endswith(("skip_map", "digest"))}  # fmt: skip
     return [without_new_keys(value) for value in content] if isinstance(content, list) else content
 
 

@@ -123,7 +123,7 @@ def difference(whole: Runs, parted: Runs) -> str | None:
 RESULTS = (
     "summary.json", "predictions.npz", "attention.npz", "film.npz", "parameter_history.npz",
 )  # fmt: skip
-NOT_COMPARED = ("seconds", "interrupted", "skipped_checkpoints")
+NOT_COMPARED = ("seconds", "interrupted", "skipped_checkpoints", "digest")
 """Keys of summary.json in which a resumed run may differ."""
 
 

@@ -45,7 +45,7 @@ def test_what_needs_an_extra_names_it(attention_run: Path, seqattn: Command) -> 
     for words, extra in (
         (["report", attention_run], "report"),
         (["report", attention_run, attention_run, "--output", "two.html"], "report"),
-        (["tune", "squares", *SETS, "--search", "model.hidden_dim=3,5"], "tune"),
+        (["tune", "squares", *SETS, "--search", "training.learning_rate=0.01,0.02"], "tune"),
         (["export", attention_run, "--output", "graphs"], "export"),
         (["compare", "compare/scores", *SETS, "--seeds", "2", "--engine", "ray"], "ray"),
         (["train", "squares", *SETS, "--set", "logging.tensorboard=true"], "tensorboard"),

@@ -30,7 +30,12 @@ pytestmark = pytest.mark.usefixtures("untraced_graphs")
 
 Command = Callable[..., Ended]
 REMOVED = object()
-OPTIONAL = {"skipped_checkpoints", "interrupted", "task"}  # earlier versions do not write them
+OPTIONAL = {
+    "skipped_checkpoints",
+    "interrupted",
+    "start_from",
+    "task",
+}  # earlier versions do not write them
 MENTIONED = {"seed": "whole number", "test_loss": "number", "baselines": "object", "name": "text",
            "beats_best_baseline": "true or false", "features": "list"}  # fmt: skip
 
@@ -114,6 +119,46 @@ def test_only_a_diverged_run_has_no_loss(mine: RunFolder) -> None:
     mine.summary.write_text(json.dumps({**few, "diverged": True, "test_loss": None}))
     with pytest.raises(CheckpointError, match="diverged: expected text"):
         mine.read_summary()
+
+
+def test_an_edited_result_is_refused_and_another_layout_is_not(mine: RunFolder) -> None:
+    before, content = mine.summary.read_text(), mine.read_summary()
+    stored = json.loads(before)
+    mine.summary.write_text(json.dumps(dict(reversed(stored.items()))))
+    assert mine.read_summary() == content
+    for changes in (
+        {"test_loss": 0.0001},
+        {"beats_best_baseline": not stored["beats_best_baseline"]},
+        {"baselines": {**stored["baselines"], "another": 0.5}},
+    ):
+        mine.summary.write_text(json.dumps({**stored, **changes}))
+        with pytest.raises(
+            CheckpointError, match=r"summary\.json: differs from what the run wrote"
+        ):
+            mine.read_summary()
+    mine.write_summary(content)
+    assert mine.summary.read_text() == before
+
+
+def test_results_of_other_weights_are_refused(two: Path, seqattn: Command) -> None:
+    one, other = (RunFolder(two / f"learning_rate-{rate}/seed-3") for rate in ("0.01", "0.02"))
+    weights = one.best.read_bytes()
+    shutil.copy(other.best, one.best)
+    with pytest.raises(CheckpointError, match=r"summary\.json: has .* but .*best\.safetensors has"):
+        one.read_summary()
+    for words in (
+        ["table", two],
+        ["report", two],
+        ["doctor", one.path],
+        ["doctor", one.path.parent],
+    ):
+        done = seqattn(*words)
+        assert done.code == 4, words
+        assert "best.safetensors has the weights of epoch" in done.err
+    one.best.write_bytes(b"damaged")  # the commands that need the weights say so
+    assert one.read_summary()["seed"] == 3
+    one.best.write_bytes(weights)
+    assert seqattn("table", two).code == 0
 
 
 def damaged(mine: RunFolder, file: Path, key: str, change: Callable[[Any], Any]) -> None:

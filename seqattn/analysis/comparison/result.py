@@ -68,15 +68,14 @@ class VariantResult:
         Raises:
             CheckpointError: if a summary cannot be read.
         """
-        diverged = frozenset(
-            seed for seed, folder in folders.items() if folder.divergence() is not None
-        )
         summaries = {
             seed: folder.read_summary()
             for seed, folder in folders.items()
-            if seed not in diverged and folder.summary.is_file()
+            if folder.summary.is_file()
         }
-        return cls(name, folders, summaries, diverged, sweep_group, sweep_value)
+        diverged = frozenset(seed for seed in summaries if summaries[seed].get("diverged"))
+        finished = {seed: summaries[seed] for seed in summaries if seed not in diverged}
+        return cls(name, folders, finished, diverged, sweep_group, sweep_value)
 
     @cached_property
     def losses(self) -> dict[int, float]:

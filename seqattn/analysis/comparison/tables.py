@@ -110,9 +110,9 @@ def reference_losses(result: ComparisonResult) -> list[tuple[str, float]]:
 
     The reference losses are the noise floor and the losses of the parameter-free baselines. Each
     value is a median over the finished seeds, because each seed may have its own data. The list is
-    empty if the variants have different data.
+    empty if the variants have different data or units.
     """
-    if not result.same_data:
+    if not (result.same_data and result.same_units):
         return []
     summaries: dict[int, Mapping[str, Any]] = {}
     for variant in result.variants:
