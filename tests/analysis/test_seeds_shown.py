@@ -177,7 +177,7 @@ def test_early_stopping_does_not_combine_schedules_over_unequal_numbers_of_epoch
     (tmp_path / "some.yaml").write_text(TEXT.partition("compare:")[0].replace("mine", "some"))
     settings = (
         "--seeds", "2", "--set", "training.early_stopping.patience=1",
-        "--set", "training.learning_rate=0.5", "--set", "training.learning_rate_schedule=cosine",
+        "--set", "training.learning_rate=0.5", "--set", "training.learning_rate_schedule={kind: cosine}",
     )  # fmt: skip
     for seed, epochs in (("3", "30"), ("5", "40")):
         more = ("--seed", seed, "--set", f"training.epochs={epochs}")

@@ -46,12 +46,6 @@ def check_seeds(path: Path, runs: Runs) -> None:
     (first, config), *_ = configs.items()
     resampled = is_resampled(list(configs.values()))
     harmless = {*IGNORED_KEYS, "training.epochs", *(DATA_SEEDS if resampled else ())}
-    if unequal := describe_unequal_epochs(runs, configs):
-        raise CheckpointError(
-            f"{path}: the seeds are trained for unequal numbers of epochs ({unequal}), so their"
-            " results cannot be combined. Train the others further (train --seeds N --resume), or"
-            " move them away."
-        )
     for seed, folder in runs.items():
         found = _describe_differences(config, configs[seed], harmless)
         if found:
@@ -61,6 +55,12 @@ def check_seeds(path: Path, runs: Runs) -> None:
                 " them again, or move the other runs away."
             )
         _check_seed(folder, configs[seed], seed)
+    if unequal := describe_unequal_epochs(runs, configs):
+        raise CheckpointError(
+            f"{path}: the seeds are trained for unequal numbers of epochs ({unequal}), so their"
+            " results cannot be combined. Train the others further (train --seeds N --resume), or"
+            " move them away."
+        )
     check_files([(folder, configs[seed]) for seed, folder in runs.items()], are_seeds=True)
 
 
