@@ -17,7 +17,7 @@ import numpy as np
 from seqattn.config import UNKNOWN_PATH, OwnFile
 from seqattn.data.cutting import cut_series
 from seqattn.data.files import Chunk, Ragged
-from seqattn.data.fitting import fit_scaling, without_scaling
+from seqattn.data.fitting import fit_scaling
 from seqattn.data.metrics import InSample, SeriesTable
 from seqattn.data.naive import check_season, source_columns_of_targets
 from seqattn.data.notes import left_out_notes, size_note, spacing_notes
@@ -71,8 +71,7 @@ def load_file_dataset(config: OwnFile, *, fits_scaling: bool = True) -> Splits:
     in_sample, of_season = compute_in_sample(
         target_series(series[0], spans[0], config), train, config
     )
-    fit = fit_scaling if fits_scaling else without_scaling
-    scaling, scaling_notes = fit(config, train)
+    scaling, scaling_notes = fit_scaling(config, train, fits=fits_scaling)
     fitted_on = _sample_for_baselines(train, config)
     notes += [*left_out_notes(read, left_out, config), *scaling_notes, *of_season]
     notes.append(size_note(train, validation, test))

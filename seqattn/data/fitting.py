@@ -34,8 +34,15 @@ MAX_SORTED_VALUES = 2**26
 """Maximum number of values of one feature that are sorted in memory."""
 
 
-def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
+def fit_scaling(
+    config: OwnFile, train: Sequences, *, fits: bool = True
+) -> tuple[Scaling, list[str]]:
     """Fit the scaling to a training part.
+
+    Args:
+        config: the data section of the config.
+        train: the training part.
+        fits: whether to fit the shift and scale of each feature. With False, they are 0 and 1.
 
     Returns:
         the scaling, and notes for the user.
@@ -45,6 +52,8 @@ def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
             there are too many values to sort in memory.
     """
     names = tuple(dict.fromkeys([*train.features, *train.target_features]))
+    if not fits:
+        return build_scaling(config, {}, train)
     fitted, values = {}, _observed_values(config, train)
     if config.scaling != "none":
         fitted = fit_features(config.scaling, names, values)
@@ -65,11 +74,6 @@ def fit_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
     if config.normalize == "instance":
         notes += normalization_notes(train)
     return scaling, notes
-
-
-def without_scaling(config: OwnFile, train: Sequences) -> tuple[Scaling, list[str]]:
-    """Return what `fit_scaling` returns, but without a fitted shift and scale."""
-    return build_scaling(config, {}, train)
 
 
 def _observed_values(

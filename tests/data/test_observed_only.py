@@ -471,7 +471,7 @@ def written(folder: RunFolder) -> dict[str, Any]:
         epochs = [{key: value for key, value in row.items() if key != "seconds"}
                   for row in csv.DictReader(file)]  # fmt: skip
     summary = json.loads((folder.path / "summary.json").read_text())
-    del summary["seconds"], summary["metrics"]["mase_scale"]
+    del summary["seconds"], summary["digest"], summary["metrics"]["mase_scale"]
     for errors in summary["metrics"]["errors"].values():
         del errors["mase"], errors["mase_mean"]
     saved = folder.read_predictions()
