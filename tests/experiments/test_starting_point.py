@@ -13,6 +13,7 @@ import pytest
 
 import seqattn
 from seqattn import experiments
+from seqattn.analysis.comparison.tables import reference_losses
 from seqattn.config import Config, resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.errors import CheckpointError, ConfigError, Interrupted, UsageError
@@ -259,6 +260,20 @@ def test_a_comparison_of_a_start_with_and_without_weights(
                 for summary in variant.summaries.values()} for variant in result.variants]  # fmt: skip
     assert records == [{None}, {str(source.path)}]
     assert result.same_units
+
+
+def test_a_comparison_of_two_scalings_has_no_common_reference_losses(tmp_path: Path) -> None:
+    """The run that starts from another run keeps its scaling, and with it the unit of its loss."""
+    old_data, new_data = files(tmp_path)
+    old = train(tmp_path, "old", data=old_data)
+    plan = plan_comparison(
+        {"name": "starts", "data": new_data, "model": MODEL, "training": {"epochs": 1}},
+        vary={"training.start_from": [None, str(old.path)]}, seeds=2,
+    )  # fmt: skip
+    result = run_comparison(plan, tmp_path, threads=1)
+    assert (result.same_data, result.same_units) == (True, False)
+    assert reference_losses(result) == []
+    assert "eference losses" not in (tmp_path / "starts/comparison.md").read_text()
 
 
 def refuse(home: Path, message: str, **keys: Any) -> None:
