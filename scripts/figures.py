@@ -6,7 +6,7 @@
 
 For each group of figures, docs/figures.yaml lists the commands, the values to read from their
 output, and the places in the pages. docs/figures.json records the values, with a digest of the code
-and configs that produced them. `--check` fails if a page differs from the record, or if no command
+and configs that produced them and the processor on which they were measured. `--check` fails if a page differs from the record, or if no command
 produces a picture or a table of measured numbers. It also lists the groups whose code has changed
 since they were measured.
 """
@@ -34,6 +34,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from seqattn.experiments.run_environment import describe_processor
 
 ROOT = Path(__file__).resolve().parents[1]
 PLAN, RECORD = ROOT / "docs/figures.yaml", ROOT / "docs/figures.json"
@@ -248,12 +250,19 @@ def make_group(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, 
     seconds = round(time.perf_counter() - began)
     today = time.strftime("%Y-%m-%d")
     return {**record, "blocks": blocks, "pictures": pictures, "seconds": seconds, "made": today,
-            "code": code_digest(globs, group["commands"])}  # fmt: skip
+            "processor": describe_processor(), "code": code_digest(globs, group["commands"])}  # fmt: skip
 
 
 def run(command: str, folder: Path) -> str:
-    """Run a command, and return its standard output followed by its standard error."""
-    program, *words = shlex.split(command)
+    """Run a command, and return its standard output followed by its standard error.
+
+    As in a shell, words such as `NAME=VALUE` before the command set environment variables.
+    """
+    words = shlex.split(command)
+    settings = dict[str, str]()
+    while "=" in words[0]:
+        key, _, settings[key] = words.pop(0).partition("=")
+    program, *words = words
     words = [word.replace("docs/images", str(ROOT / "docs/images")) for word in words]
     if program == "seqattn":
         called = [sys.executable, "-m", "seqattn", *words]
@@ -262,7 +271,7 @@ def run(command: str, folder: Path) -> str:
     else:
         called = [program, *words]
     print(f"  {command}", flush=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     done = subprocess.run(called, cwd=folder, env=environment, text=True, capture_output=True,
                           check=False)  # fmt: skip
     if done.returncode:

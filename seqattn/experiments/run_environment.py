@@ -48,6 +48,7 @@ def collect_environment(device: torch.device, config_path: Path | None) -> dict[
         "packages": {name: version(name) for name in packages},
         "platform": platform.platform(),
         "machine": platform.machine(),
+        "processor": describe_processor(),
         "cores": os.cpu_count(),
         "device": str(device),
         "gpu": gpu,
@@ -55,9 +56,24 @@ def collect_environment(device: torch.device, config_path: Path | None) -> dict[
     }
 
 
+def describe_processor() -> str:
+    """Return the name of the processor and the set of instructions that torch uses, for example
+    "AMD EPYC (AVX2)".
+
+    Both affect rounding. On Linux, the name is the model name in /proc/cpuinfo.
+    """
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    name = next(names, "") or platform.processor() or platform.machine()
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
+
+
 def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Describe the changes in the environment that make a resumed run round differently: another
-    device, version of torch, number of threads or number of processes.
+    device, processor, version of torch, number of threads or number of processes.
 
     Args:
         before, now: content of `environment.json` before and after the resume. A missing number of
@@ -71,6 +87,9 @@ def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | 
         old, new = _device_in_words(before), _device_in_words(now)
         if old != new:
             changes.append(f"device {old} -> {new}")
+    old_processor, processor = before.get("processor"), now.get("processor")
+    if None not in (old_processor, processor) and old_processor != processor:
+        changes.append(f"processor {old_processor} -> {processor}")
     old_torch, torch_now = (found.get("packages", {}).get("torch") for found in (before, now))
     if old_torch not in (None, torch_now):
         changes.append(f"torch {old_torch} -> {torch_now}")

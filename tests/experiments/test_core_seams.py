@@ -120,12 +120,14 @@ def test_gathered_and_loaded_sequences_are_not_stacked() -> None:
     [
         ({"threads": 2}, {"threads": 1}, "threads 2 -> 1"),
         ({"processes": 2}, {}, "processes 2 -> 1"),
+        ({"processor": "A (AVX2)"}, {"processor": "A (AVX512)"}, "processor A (AVX2) -> A (AVX512)."),
+        ({}, {"processor": "A (AVX2)"}, None),
         ({}, {"threads": 1}, None),
         ({"threads": 1}, {}, None),
     ],
 )
-def test_other_threads_or_processes_round_differently(
-    before: dict[str, int], now: dict[str, int], words: str | None
+def test_other_threads_processes_or_processors_round_differently(
+    before: dict[str, Any], now: dict[str, Any], words: str | None
 ) -> None:
     common = {"device": "cpu", "packages": {"torch": "2"}}
     found = rounding_change({**common, **before}, {**common, **now})

@@ -120,3 +120,10 @@ def test_another_gpu_of_the_same_kind_of_device_counts() -> None:
         "Changed since the checkpoint was saved: device cuda (A) -> cuda (B), torch 2 -> 3."
     )
     assert rounding_change(one, one) is None
+
+
+def test_the_environment_names_the_processor_and_its_instructions(folder: RunFolder) -> None:
+    processor = json.loads(folder.environment.read_text())["processor"]
+    assert processor == describe_processor()
+    assert processor.endswith(f"({torch.backends.cpu.get_cpu_capability()})")
+    assert not processor.startswith("(")

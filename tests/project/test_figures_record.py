@@ -97,6 +97,18 @@ def test_sentences_and_tables_of_a_comparison(tmp_path: Path) -> None:
     assert sentences == "- dot is better than scaled_dot."
 
 
+def test_settings_before_a_command_are_its_environment(tmp_path: Path) -> None:
+    assert figures.run("SEQATTN_SETTING='two words' printenv SEQATTN_SETTING", tmp_path) == (
+        "two words\n"
+    )
+
+
+def test_every_figure_names_its_processor() -> None:
+    _, record = plan_and_record()
+    missing = [name for name, group in record.items() if not group.get("processor")]
+    assert missing == []
+
+
 def test_values_are_read_from_json_csv_and_output(tmp_path: Path) -> None:
     for k, loss in enumerate((0.5, 0.1, 0.3)):
         (tmp_path / f"seed-{k}").mkdir()
