@@ -113,7 +113,10 @@ def _are_years(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequ
 def _are_dates(cells: Sequence[str]) -> bool:
     if len(cells) < 2:
         return False
-    return all(DATE.fullmatch(cell) and not NUMBER.fullmatch(cell) for cell in cells)
+    return all(
+        (DATE.fullmatch(cell) or MONTH.fullmatch(cell)) and not NUMBER.fullmatch(cell)
+        for cell in cells
+    )
 
 
 def _is_arithmetic(cells: Sequence[str]) -> bool:

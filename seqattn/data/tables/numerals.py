@@ -21,6 +21,8 @@ UNIT = re.compile(
     r"([$€£¥]?)\s?([+-]?[\d.,' \u00a0\u202f]*\d[\d.,]*" + EXPONENT + r")\s?([^\d\s.,+-][^\d]*|)"
 )
 """Pattern of a number with an optional unit. A sign after the number is not a unit."""
+IN_PARENTHESES = r"\(\s?([^()+-]*\d[^()]*)\)"
+"""Pattern of a negative number in parentheses, as in accounts."""
 THOUSANDS = r"[+-]?(0|[1-9]\d{0,2}(\.\d{3})?)"
 """Pattern of a number whose point, if it has one, may be a thousands separator."""
 
@@ -85,6 +87,7 @@ class NumeralMatch:
         other: another notation that matches and gives different numbers, or None.
         example: an ambiguous cell, or "" if `other` is None.
         unit: unit after or before every number, or "" for no unit.
+        has_parentheses: whether there are negative numbers in parentheses.
         units: all units if the numbers have different units, otherwise empty.
     """
 
@@ -94,6 +97,7 @@ class NumeralMatch:
     example: str = ""
     unit: str = ""
     units: tuple[str, ...] = ()
+    has_parentheses: bool = False
 
 
 def allowed_numerals(options: ReadOptions) -> Iterator[Numeral]:
