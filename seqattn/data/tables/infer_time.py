@@ -10,7 +10,7 @@ from seqattn.data.tables.checks import check_cells
 from seqattn.data.tables.facts import TableFacts
 from seqattn.data.tables.names import SURE_TIMES, TIME_NAMES, check_names, fold_name, known_names
 from seqattn.data.tables.time_columns import TimeColumn, are_weeks, combine_time_columns
-from seqattn.errors import AmbiguousData
+from seqattn.errors import AmbiguousData, DataError
 
 
 def find_time(facts: TableFacts) -> TimeColumn | None:
@@ -79,6 +79,8 @@ def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
     """
     for name in names:
         column = facts.columns[name]
+        if column.bad[0]:
+            facts.to_time_column(name)
         check_cells(facts.table, column)
         if column.kind == "words" or (
             column.kind == "number" and facts.count(f"count(*) - count({column.sql})")
@@ -91,6 +93,7 @@ def _check_date_parts(facts: TableFacts, unassigned: Sequence[str]) -> None:
 
     Raises:
         AmbiguousData: if year, month and possibly smaller units have separate columns.
+        DataError: if year and week have separate columns.
     """
     found = []
     for unit in ("year", "month", "day", "hour", "minute", "second"):
@@ -100,6 +103,12 @@ def _check_date_parts(facts: TableFacts, unassigned: Sequence[str]) -> None:
         found.append(name)
     if len(found) > 1:
         raise_split_time(facts, found)
+    folded = {fold_name(name): name for name in unassigned if facts.is_integer(name)}
+    if "year" in folded and "week" in folded:
+        raise DataError(
+            f"{facts.table.name}: the columns {folded['year']!r} and {folded['week']!r} contain the"
+            " time together. Write them in one column, as 2021-W05."
+        )
 
 
 def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:

@@ -56,9 +56,9 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
     """Convert one column to the times of the rows.
 
     Raises:
-        AmbiguousData: if the order of day, month and year is ambiguous, or if a cell is invalid.
-        DataError: if the column contains words or an empty cell, or if a number does not have the
-            format that the user set.
+        AmbiguousData: if the order of day, month and year is ambiguous.
+        DataError: if the column contains words or an empty cell, or if a cell is no date or number,
+            or does not have the format that the user set.
     """
     if len(column.formats) > 1:
         (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
@@ -76,6 +76,13 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
             f" is known. Correct the cell; or set the format: {setting('time_format')}, as"
             " '%d.%m.%Y' for 31.12.2001; or, if the column contains no times, leave it out:"
             f" {setting('ignore', [column.name])}."
+        )
+    if column.bad[0]:
+        (word,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {column.bad[1]}")
+        raise DataError(
+            f"{table.name}: {table.line(column.bad[1])}, column {column.name!r} contains {word!r},"
+            f" not a {'date' if column.kind == 'time' else 'number'}. Correct the cell, or remove"
+            " the line if it is not data, such as a total, a unit or a second header."
         )
     check_cells(table, column)
     check_filled(table, column.name, column.sql)

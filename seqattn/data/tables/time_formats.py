@@ -108,16 +108,37 @@ def _time_candidates(
         sql = f"CASE WHEN regexp_full_match({text}, {literal(ISO + ZONE)}) THEN {cast} END"
         yield replace(words, kind="time", sql=f"({sql})", zone=True)
         return
-    for pattern, other in OTHER_FORMATS.items():
-        if fits(pattern):
-            match = next(filter(None, (re.fullmatch(pattern, word) for word in sample)))
-            form = other.format(*match.groups())
-            yield replace(words, kind="time", sql=parse_sql(text, form), formats=(form,))
-            return
+    for form in dict.fromkeys(form for word in sample[:1] for form in other_formats(word)):
+        yield replace(words, kind="time", sql=parse_sql(text, form), formats=(form,))
     for form in FORMATS:
         if sum(_matches(word, form) for word in sample) >= enough:
             sql = f"CAST(try_strptime({text}, {literal(form)}) AS TIMESTAMP)"
             yield replace(words, kind="time", sql=sql, formats=(form,))
+
+
+def other_formats(word: str) -> list[str]:
+    """Return the formats with a quarter or an ISO week that a word may have."""
+    matches = ((re.fullmatch(pattern, word), form) for pattern, form in OTHER_FORMATS.items())
+    return [form.format(*match.groups()) for match, form in matches if match]
+
+
+def parse_date(word: str, form: str) -> datetime:
+    """Return the date of a word in a `strftime` format, which may contain %q for the quarter, or
+    %G and %V for an ISO week. The date of a week or quarter is its first day.
+
+    Raises:
+        ValueError: if the word does not have the format.
+    """
+    if "%q" not in form and ("%V" not in form or "%u" in form):
+        return datetime.strptime(word, form)
+    if "%V" in form:
+        return datetime.strptime(f"{word} 1", f"{form} %u")
+    parts = re.split("(%[Yq])", form)
+    pattern = "".join({"%Y": r"(?P<year>\d{4})", "%q": "(?P<quarter>[1-4])"}.get(part)
+                      or re.escape(part) for part in parts)  # fmt: skip
+    if (match := re.fullmatch(pattern, word)) is None:
+        raise ValueError(f"{word!r} does not have the format {form!r}")
+    return datetime(int(match["year"]), 3 * int(match["quarter"]) - 2, 1)
 
 
 def parse_sql(text: str, form: str) -> str:

@@ -10,7 +10,6 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from seqattn.data.setting_names import setting
 from seqattn.data.tables.header import DATE, MONTH, NUMBER
 from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, fold_name, known_names
 from seqattn.data.tables.table import ROWS, Table
-from seqattn.data.tables.time_formats import FORMATS
+from seqattn.data.tables.time_formats import FORMATS, other_formats, parse_date
 from seqattn.errors import AmbiguousData, DataError
 
 MIN_STEPS = 3
@@ -109,7 +108,8 @@ def _layout_of_steps(
     if not steps:
         raise DataError(
             f"{table.name}: no columns such as x_1, y_1, x_2, y_2, a feature and a step each;"
-            f" {values_}."
+            f" {values_}. If each row is a step, set data.layout to long"
+            " (--set data.layout=long)."
         )
     stems = list(dict.fromkeys(feature for feature, _ in steps))
     features, notes = select_features(stems, options, f"{table.name}: no column", values_)
@@ -147,10 +147,10 @@ def _step_range(table: Table, steps: dict[tuple[str, int], str], features: Seque
 
 
 def _single_id_column(table: Table) -> tuple[str, ...]:
-    """Return the first column with a usual name for series ids, or the first column if its values
-    are unique."""
+    """Return a column with a usual name for series ids, if possible one with unique values, or the
+    first column if its values are unique."""
     if named := known_names(table.header, SERIES_NAMES):
-        return (named[0],)
+        return (next((name for name in named if _is_unique(table, name)), named[0]),)
     first = table.header[0]
     if wide_columns([first]) or DATE.fullmatch(first) or fold_name(first) in TIME_NAMES:
         return ()
@@ -196,7 +196,7 @@ def _joint_id_columns(
         return ()
     if all(map(_has_words, itertools.repeat(table), ids)):
         return ids
-    if len(known_names(ids, SERIES_NAMES)) < len(ids):
+    if not all(set(fold_name(name).split("_")) & set(SERIES_NAMES) for name in ids):
         return ()  # a number without the name of an id, such as a cycle, is a step of each id
     first, *_, last = steps.values()
     raise AmbiguousData(
@@ -242,9 +242,11 @@ def _date_columns(table: Table, others: Sequence[str], options: ReadOptions) -> 
     if len(named) < 2:
         return {}
     found = dict[str, list[str]]()
-    for form in FORMATS if options.time_format is None else (options.time_format,):
+    forms = (*FORMATS, *other_formats(named[0])) if options.time_format is None else (
+        options.time_format,)  # fmt: skip
+    for form in forms:
         try:
-            dates = [datetime.strptime(cell, form).isoformat() for cell in named]
+            dates = [parse_date(cell, form).isoformat() for cell in named]
         except ValueError:
             continue
         if len(set(dates)) == len(dates) and dates not in found.values():
