@@ -22,7 +22,8 @@ TEXT_TAG = "text"
 """The tag of a plain text in a union with sections."""
 READING_KEYS = (
     "format", "layout", "series", "time", "ignore", "missing", "spacing", "na_values",
-    "time_format", "delimiter", "decimal", "thousands", "comment", "skip_rows", "header", "encoding",
+    "time_format", "delimiter", "decimal", "thousands", "comment", "skip_rows", "header",
+    "encoding",
 )  # fmt: skip
 """Keys of the `data` section that control how a file is read. A new file may need other values of
 these keys than the training data."""

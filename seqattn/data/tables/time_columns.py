@@ -139,8 +139,8 @@ def are_weeks(table: Table, column: Column, options: ReadOptions) -> bool:
     """Return whether a column of integers contains a year and a week, such as 202152.
 
     The numbers have the form of years from 1900 to 2099 and weeks from 1 to 53. Unless the name of
-    the column, the user or the training table indicates weeks, some weeks must be above 12, and
-    there must be several years.
+    the column, the user or the training table indicates weeks, there must be several years, and
+    some weeks must be above 31, so that they are neither months nor days.
     """
     if column.kind != "number":
         return False
@@ -158,7 +158,7 @@ def are_weeks(table: Table, column: Column, options: ReadOptions) -> bool:
     known = () if options.roles is None else options.roles.time_formats
     words = set(re.split("[^a-z]+", fold_name(column.name)))
     is_named = bool(words & set(WEEK_NAMES)) or "week" in fold_name(column.name)
-    return is_named or WEEKS in (options.time_format, *known) or (latest > 12 and years > 1)
+    return is_named or WEEKS in (options.time_format, *known) or (latest > 31 and years > 1)
 
 
 def _week_column(table: Table, column: Column) -> TimeColumn:

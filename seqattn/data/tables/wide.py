@@ -36,7 +36,6 @@ def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterato
     if options.group is not None:
         check_names(table, [options.group], "data.group")
     F = len(wide.features)
-    # The greatest row number exceeds the number of rows if `clean_rows` removed rows.
     (last,) = table.measure(f"max({ROW})")
     if last is None:
         raise NoRows(f"{table.name}: has a header but no rows.")
@@ -118,8 +117,7 @@ def _wide_chunk(
 
     parts = tuple(zip(*(words[name] for name in wide.series), strict=True))
     return Chunk(
-        ids=tuple("/".join(filter(None, part)) for part in parts)
-        or tuple(map(str, rows.tolist())),
+        ids=tuple("/".join(filter(None, part)) for part in parts) or tuple(map(str, rows.tolist())),
         points=Ragged(values, offsets, wide.features),
         where=where,
         order=None if wide.steps is None else np.broadcast_to(wide.steps, (n, L))[valid],
