@@ -225,7 +225,7 @@ def _is_key(table: Table, name: str) -> bool:
 def _has_words(table: Table, name: str) -> bool:
     """Return whether a column contains words and no numbers."""
     number = f"TRY_CAST({table.text(name)} AS DOUBLE)"
-    return table.one(f"SELECT count({number}) FROM {ROWS}")[0] == 0
+    return bool(table.one(f"SELECT count({number}) FROM {ROWS}")[0] == 0)
 
 
 def _date_columns(table: Table, others: Sequence[str], options: ReadOptions) -> dict[str, str]:
