@@ -6,9 +6,9 @@
 
 For each group of figures, docs/figures.yaml lists the commands, the values to read from their
 output, and the places in the pages. docs/figures.json records the values, with a digest of the code
-and configs that produced them and the processor on which they were measured. `--check` fails if a page differs from the record, or if no command
-produces a picture or a table of measured numbers. It also lists the groups whose code has changed
-since they were measured.
+and configs that produced them and the processor on which they were measured. `--check` fails if a
+page differs from the record, or if no command produces a picture or a table of measured numbers. It
+also lists the groups whose code has changed since they were measured.
 """
 
 from __future__ import annotations
@@ -250,7 +250,8 @@ def make_group(name: str, group: dict[str, Any], globs: list[str]) -> dict[str, 
     seconds = round(time.perf_counter() - began)
     today = time.strftime("%Y-%m-%d")
     return {**record, "blocks": blocks, "pictures": pictures, "seconds": seconds, "made": today,
-            "processor": describe_processor(), "code": code_digest(globs, group["commands"])}  # fmt: skip
+            "processor": describe_processor(),
+            "code": code_digest(globs, group["commands"])}  # fmt: skip
 
 
 def run(command: str, folder: Path) -> str:

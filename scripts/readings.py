@@ -3,9 +3,9 @@
     python scripts/readings.py --write outputs/readings.json    # with the old code
     python scripts/readings.py --check outputs/readings.json    # with the new code
 
-For each file and each set of flags in expected.yaml, the record has the digest of the names, values,
-lengths and times of the sequences, the roles of the columns, the notes and the printed section, or
-the message of the error.
+For each file and each set of flags in expected.yaml, the record has the digest of the names,
+values, lengths and times of the sequences, the roles of the columns, the notes and the printed
+section, or the message of the error.
 """
 
 from __future__ import annotations

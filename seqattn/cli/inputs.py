@@ -69,7 +69,8 @@ class ForecastWriter:
         self.scaling = trained.spec.scaling
         roles = trained.spec.roles
         series = "" if roles is None else "/".join(roles.series)
-        time = () if roles is None else roles.time[:1]
+        is_counted = getattr(trained.config.data, "spacing", "") == "uneven"  # not dates
+        time = () if roles is None or is_counted else roles.time[:1]
         self.style = replace(
             style, series=style.series or ((series,) if series else ()), time=style.time or time
         )

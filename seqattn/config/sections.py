@@ -21,8 +21,9 @@ SectionType = type[Section]
 TEXT_TAG = "text"
 """The tag of a plain text in a union with sections."""
 READING_KEYS = (
-    "format", "layout", "series", "time", "ignore", "missing", "na_values", "time_format",
-    "delimiter", "decimal", "thousands", "comment", "skip_rows", "header", "encoding",
+    "format", "layout", "series", "time", "ignore", "missing", "spacing", "na_values",
+    "time_format", "delimiter", "decimal", "thousands", "comment", "skip_rows", "header",
+    "encoding",
 )  # fmt: skip
 """Keys of the `data` section that control how a file is read. A new file may need other values of
 these keys than the training data."""

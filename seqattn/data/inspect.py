@@ -145,7 +145,7 @@ def _step_notes(steps: StepSummary | None) -> list[str]:
     if steps is None:
         return []
     if not steps.is_even:
-        return ["times are not evenly spaced, so rows are taken in order"]
+        return ["times are not evenly spaced, so rows are one step apart, in the order of time"]
     notes = []
     if steps.missing:
         rows = "row is" if steps.missing == 1 else "rows are"
@@ -170,8 +170,7 @@ def _length_notes(chunk: Chunk) -> list[str]:
 
 def _inferred_roles(layout: LongLayout | WideLayout, chunk: Chunk) -> InferredRoles:
     if isinstance(layout, WideLayout):
-        series = () if layout.series is None else (layout.series,)
-        return InferredRoles(series, None, chunk.points.features)
+        return InferredRoles(layout.series, None, chunk.points.features)
     time = None if layout.time is None else ",".join(layout.time.names)
     return InferredRoles(layout.series, time, chunk.points.features, layout.ignored, layout.reasons)
 

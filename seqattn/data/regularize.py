@@ -26,6 +26,7 @@ from seqattn.data.spacing import Spacing
 from seqattn.data.undashed import as_dashed_date
 from seqattn.errors import DataError, counted
 
+UNEVEN = "If rows are one step apart whatever their times, set data.spacing to uneven."
 OR_SET = ", or set data.missing to drop_sequence or interpolate."
 
 
@@ -49,6 +50,8 @@ def regularize(
         DataError: if the config rejects a missing row or an empty cell, or if such a row or cell
             cannot be filled.
     """
+    if config.spacing == "uneven":
+        chunk, spacing = replace(chunk, order=None), None
     regularizer = _Regularizer(chunk, name, spacing)
     or_set = OR_SET if has_key else "."
     regularizer.insert_missing_rows(config, or_set)
@@ -100,8 +103,7 @@ class _Regularizer:
         if int(more.sum()) > 10 * len(order) + 1000:
             raise DataError(
                 f"{self.name}: steps {spacing.frequency(int(series_index[0]))} apart would need"
-                f" {int(more.sum()):,} rows more between {len(order):,}. Set data.time to null to"
-                " take rows in order."
+                f" {int(more.sum()):,} rows more between {len(order):,}. {UNEVEN}"
             )
         self._insert(more, order, spacing)
 
@@ -115,8 +117,7 @@ class _Regularizer:
             raise DataError(
                 f"{self.name}: steps such as {step_text(self.chunk.order[0])} look like {kind},"
                 f" and as numbers {one} and {other} are {step_text(second - first)} apart. Write"
-                f" them as {written}, or set data.time to"
-                " null to take rows in order."
+                f" them as {written}. {UNEVEN}"
             )
 
     def _raise_gap(self, at: int, k: int, is_odd: bool, or_set: str) -> None:
@@ -126,16 +127,15 @@ class _Regularizer:
             f"{self.name}: {self.chunk.where(at + 1, 0).partition(',')[0]}: step"
             f" {step_text(self.chunk.order[at + 1])} follows step {step_text(self.chunk.order[at])}"
         )
-        ignore_times = "set data.time to null, and data.features, to take rows in order."
         if is_odd:
             raise DataError(
                 f"{found}, and their distance is not a multiple of {frequency}, so the missing rows"
-                f" cannot be inserted. Make the steps even, or {ignore_times}"
+                f" cannot be inserted. Make the steps even. {UNEVEN}"
             )
         has_dates = or_set == OR_SET and self.chunk.order.dtype.kind == "M"
         raise DataError(
             f"{found}, but steps are {frequency} apart. Add {self._describe_missing(at, k)}{or_set}"
-            + (f" Or {ignore_times}" if has_dates else "")
+            + (f" {UNEVEN}" if has_dates else "")
         )
 
     def _describe_missing(self, at: int, k: int) -> str:

@@ -20,7 +20,7 @@ from seqattn.data.tables.wide_layout import WideLayout
 from seqattn.data.units import units_in_names
 from seqattn.errors import DataError
 
-UNEVEN_TIME_LINE = "  time: null  # steps are not evenly spaced: rows are taken in order"
+UNEVEN_LINE = "  spacing: uneven  # the rows are one step apart, in the order of time"
 WINDOW = re.compile(r"^  window: .*$", re.MULTILINE)
 
 
@@ -93,8 +93,11 @@ def _table_lines(
     options: ReadOptions, layout: LongLayout | WideLayout, steps: StepSummary | None
 ) -> list[str]:
     if isinstance(layout, WideLayout):
-        series = layout.series
-        lines = ["  layout: wide", *([] if series is None else [f"  series: {as_value(series)}"])]
+        lines = ["  layout: wide"]
+        if layout.series:
+            lines.append(f"  series: {_render_names(layout.series)}")
+        if options.time_format is not None:
+            lines.append(f"  time_format: {as_value(options.time_format)}")
         formats = {"decimal": options.decimal, "thousands": options.thousands}
         lines += [f"  {key}: {as_value(sign)}" for key, sign in formats.items() if sign != "auto"]
     else:
@@ -112,12 +115,15 @@ def _long_lines(options: ReadOptions, roles: LongLayout, steps: StepSummary | No
     columns = roles.columns
     lines = ["  layout: long", f"  series: {_render_names(roles.series)}"]
     times = () if roles.time is None else roles.time.names
-    is_even = steps is None or steps.is_even
-    lines.append(f"  time: {_render_names(times)}" if is_even else UNEVEN_TIME_LINE)
+    lines.append(f"  time: {_render_names(times)}")
+    if steps is not None and not steps.is_even:
+        lines.append(UNEVEN_LINE)
     lines.append(f"  features: {as_value(list(roles.features))}")
     if options.one_hot:
         lines.append(f"  one_hot: {as_value(list(options.one_hot))}")
-    formats = {form for name in times for form in columns[name].formats[:1] if "%" in form}
+    formats = {form for name in times for form in columns[name].formats[:1]}
+    if roles.time is not None and roles.time.format:
+        formats.add(roles.time.format)
     lines += [f"  time_format: {as_value(form)}" for form in formats]
     numbers = [columns[name] for name in roles.features if columns[name].kind == "number"]
     if any(column.decimal == "," for column in numbers):

@@ -516,13 +516,3 @@ def test_files_that_differ_only_in_their_suffixes_are_different_series(tmp_path:
     assert file_series_names(pattern, find_files(pattern)) == [f"{tmp_path}/{n}" for n in names]
     data = load_data(OwnFile.model_validate({"path": str(tmp_path), "source_length": 5}))
     assert sorted([*data.train.ids, *data.validation.ids, *data.test.ids]) == names
-
-
-def test_rows_of_wide_files_have_unique_names_when_other_rows_are_removed(tmp_path: Path) -> None:
-    header = "x_1,y_1,x_2,y_2\n"
-    rows = "".join(f"{k},2,3,{k * k}\n" for k in range(3))
-    for name in ("a.csv", "b.csv"):
-        (tmp_path / name).write_text(header + rows + header + rows)
-    data = load_data(OwnFile.model_validate({"path": str(tmp_path), "source_length": 1}))
-    ids = sorted([*data.train.ids, *data.validation.ids, *data.test.ids])
-    assert ids == [f"{name}:{row}" for name in "ab" for row in (1, 2, 3, 5, 6, 7)]

@@ -188,7 +188,7 @@ def test_a_calendar_that_is_not_known_is_refused(tmp_path: Path, calendar: str) 
     for case in mine:
         (tmp_path / "f.csv").write_text(table([case.dates] * 9))
         for missing in ("refuse", "interpolate") if case is mine[0] else ("refuse",):
-            with pytest.raises(DataError, match="is not a multiple of .* data.time to null"):
+            with pytest.raises(DataError, match="is not a multiple of .* data.spacing to uneven"):
                 load_data(config_of(tmp_path / "f.csv", missing=missing))
 
 

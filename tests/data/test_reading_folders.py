@@ -98,9 +98,9 @@ def test_rows_in_a_later_file_are_not_missing(
 
 def test_notes_on_merged_series_are_kept(tmp_path: Path) -> None:
     head = "id,t,x\n"
-    folder = write(tmp_path / "d", a=head + rows([0, 1, 2], value="5%"),
-                   b=head + rows([3, 4, 5], value="6%"))  # fmt: skip
-    assert "'x': percent signs (%) are left out" in read(folder).notes
+    folder = write(tmp_path / "d", a=head + rows([0, 1, 2], value="yes"),
+                   b=head + rows([3, 4, 5], value="no"))  # fmt: skip
+    assert "'x': true and yes are read as 1, false and no as 0" in read(folder).notes
 
 
 def test_a_file_without_rows_is_named_in_a_note(tmp_path: Path) -> None:

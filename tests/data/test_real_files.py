@@ -24,7 +24,11 @@ from tests.real_files import (
     trained_targets,
 )
 
-FOLDERS = [FOLDER, *map(Path, filter(None, [os.environ.get("SEQATTN_REAL_FILES")]))]
+FOLDERS = [
+    FOLDER,
+    FOLDER.with_name("cases"),
+    *map(Path, filter(None, [os.environ.get("SEQATTN_REAL_FILES")])),
+]
 CASES = [case for folder in FOLDERS for case in load_cases(folder)]
 
 

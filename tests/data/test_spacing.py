@@ -190,7 +190,7 @@ def test_missing_dates_are_refused_or_filled_like_missing_numbers(
         loaded(tmp_path, text)
     message = str(caught.value)
     for word in ("f.csv: line 116: step", f"but steps are {words} apart", "data.missing",
-                 "data.time to null", here.removesuffix("T00:00"),
+                 "data.spacing to uneven", here.removesuffix("T00:00"),
                  before.removesuffix("T00:00")):  # fmt: skip
         assert word in message
     splits = loaded(tmp_path, text, missing="interpolate")
@@ -247,7 +247,7 @@ def test_one_file_is_no_two_parts(tmp_path: Path) -> None:
 def test_dates_that_skip_unevenly_are_refused_and_jittered_times_are_noted(tmp_path: Path) -> None:
     odd = np.datetime64("2001-01-01") + np.cumsum([2, 3, 4, 2, 5, 2, 3, 4, 5, 4])
     for missing in ("refuse", "interpolate"):
-        with pytest.raises(DataError, match="data.time to null"):
+        with pytest.raises(DataError, match="data.spacing to uneven"):
             loaded(tmp_path, table(*[odd] * 9), missing=missing)
     times = np.datetime64("2001-01-01T00:00:00") + np.cumsum([60, 61, 59, 60, 62, 58, 63])
     splits = loaded(tmp_path, table(*[times] * 9))
@@ -317,7 +317,7 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
             "spacing 1 business day, 1 missing row",
             "missing: interpolate",
         ),
-        (odd, "not evenly spaced", "time: null"),
+        (odd, "not evenly spaced", "spacing: uneven"),
     ):
         rows = "".join(f"{d},{k}\n" for k, d in enumerate(dates))
         Path("f.csv").write_text(f"date,x\n{rows}")

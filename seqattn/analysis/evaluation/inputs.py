@@ -126,6 +126,9 @@ class InputReader:
                 self.note(f"{name}: {line}.")
                 noted.add(line)
             names = chunk.points.features
+            if config.spacing == "uneven":
+                roles = chunk.roles and replace(chunk.roles, time=(), time_formats=())
+                chunk = replace(chunk, order=None, roles=roles)
             series = self._handle_missing(rename_features(chunk, spec.source_features), name)
             found += len(series)
             if len(series):

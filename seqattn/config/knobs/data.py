@@ -313,6 +313,10 @@ class OwnFile(Section):
     error. `drop_sequence` leaves out the sequence or window. `interpolate` interpolates source
     cells linearly within the source (at an end, it repeats the nearest value), and leaves missing
     target cells out of losses and errors."""
+    spacing: Literal["even", "uneven"] = "even"
+    """Distance of the rows of a series in time. With `even`, all times lie on a grid, such as hours
+    or months, and rows can be missing. With `uneven`, consecutive rows in the order of `time` are
+    one step apart, whatever their times."""
     na_values: Words | None = None
     """Words or numbers for empty cells, such as `[-999]`, in addition to the usual words (NA, n/a,
     null, ?). With `null`, a number such as -999 that is far from all others is an error."""

@@ -244,8 +244,7 @@ def _to_database_array(column: NDArray[Any]) -> NDArray[Any]:
 def _format_date_sql(name: str, form: str) -> str:
     if "%q" not in form:
         return f"strftime({name}, {literal(form)})"
-    before, after = form.split("%q", 1)
-    return (
-        f"(strftime({name}, {literal(before)}) || CAST(quarter({name}) AS VARCHAR) ||"
-        f" {literal(after)})"
+    before, after = (
+        f"strftime({name}, {literal(part)})" if part else "''" for part in form.split("%q", 1)
     )
+    return f"({before} || CAST(quarter({name}) AS VARCHAR) || {after})"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.files.chunk import Chunk
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.tables.long import long_chunks
@@ -104,6 +105,21 @@ def read_table(path: Path, kind: str, options: ReadOptions, *, whole: bool) -> I
         yield from table_chunks(table, infer_layout(table, options), options, whole=whole)
 
 
+def check_layout(table: Table, options: ReadOptions, roles: ColumnRoles) -> None:
+    """Check that a table is not wide if the training table was long and the user set its layout.
+
+    Raises:
+        DataError: if the table is wide.
+    """
+    if options.layout != "long" or {*roles.series, *roles.time} <= set(table.header):
+        return
+    if wide_layout(table, replace(options, layout="auto", series="auto", features=None)):
+        raise DataError(
+            f"{table.name}: each row is a sequence, but in the training table each row was a step."
+            " Set data.layout to wide (--set data.layout=wide)."
+        )
+
+
 def match_feature_names(table: Table, options: ReadOptions) -> ReadOptions:
     """Return the options with the roles of the training table, if these roles are known, and with
     the feature names of the file. If `may_rename` is set, these names may differ from the requested
@@ -114,6 +130,7 @@ def match_feature_names(table: Table, options: ReadOptions) -> ReadOptions:
     """
     if (roles := options.roles) is not None:
         options = roles.with_decimal(options, table.delimiter)
+        check_layout(table, options, roles)
         is_wide = wide_layout(table, options) is not None
         options = roles.apply_to(options, table.name, table.header, is_wide=is_wide)
     requested = options.number_columns

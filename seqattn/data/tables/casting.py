@@ -12,7 +12,12 @@ from seqattn.data.files.sentinels import na_numbers
 from seqattn.data.tables.column import MIN_MATCHING_SHARE, NA_VALUES, Column, bad_cells
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.header import is_like_value
-from seqattn.data.tables.numerals import UNIT, ambiguous_point, find_numeral
+from seqattn.data.tables.numerals import (
+    DECORATED,
+    ambiguous_point,
+    decorated_example,
+    find_numeral,
+)
 from seqattn.data.tables.table import ROWS, Table
 from seqattn.data.tables.time_formats import find_formatted_time, find_time_column
 
@@ -186,38 +191,30 @@ def _text_column(table: Table, name: str, text: str, options: ReadOptions) -> Co
 
 
 def _is_quantity_or_date(word: str) -> bool:
-    """Return whether a word is a date, or a number with an optional unit."""
-    return is_like_value(word) or UNIT.fullmatch(word) is not None
+    """Return whether a word is a date, or a number that may have a unit or parentheses."""
+    return is_like_value(word) or DECORATED.fullmatch(word) is not None
 
 
 def _number_column(
     table: Table, words: Column, n: int, sample: Sequence[str], options: ReadOptions
 ) -> Column | None:
     """Convert a text column to a column of numbers, which may have a few invalid cells. If the
-    units of the numbers differ, the column remains a column of words. Return None if the column is
-    not numeric."""
-    found = find_numeral(table, words.text, n, sample, options, MIN_MATCHING_SHARE)
+    numbers have units or parentheses, the column remains a column of words. Return None if the
+    column is not numeric."""
+    found = find_numeral(table, words.text, n, options, MIN_MATCHING_SHARE)
     if found is None:
-        return None
-    if found.units:
-        return replace(words, units=found.units)
-    sql = f"({found.numeral.sql(found.text)})"
+        example = decorated_example(sample)
+        return replace(words, decorated=example) if example else None
+    sql = f"({found.numeral.sql(words.text)})"
     if marks := na_numbers(options):  # `cleaned_text` knows them only in plain notation
         is_mark = f"COALESCE({sql} IN {_sql_list(marks)}, false)"
         words = replace(words, text=f"(CASE WHEN NOT {is_mark} THEN {words.text} END)")
         sql = f"(CASE WHEN NOT {is_mark} THEN {sql} END)"
-    notes = [note for note in (found.numeral.note, _unit_note(found.unit)) if note]
     return replace(
         words, kind="number", sql=sql, bad=bad_cells(table, words.text, sql),
         decimal=found.numeral.decimal, thousands=found.numeral.thousands,
-        either=found.example if found.other else "", note="; ".join(notes),
+        either=found.example if found.other else "", note=found.numeral.note,
     )  # fmt: skip
-
-
-def _unit_note(unit: str) -> str:
-    if unit == "%":
-        return "percent signs (%) are left out"
-    return f"the unit {unit!r} is left out" if unit else ""
 
 
 def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Column | None:

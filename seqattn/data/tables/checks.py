@@ -6,9 +6,9 @@ from seqattn.data.files.columns import shorten
 from seqattn.data.files.options import ReadOptions
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.column import Column
-from seqattn.data.tables.numerals import allowed_numerals
+from seqattn.data.tables.numerals import allowed_numerals, is_decorated
 from seqattn.data.tables.table import ROW, ROWS, Table
-from seqattn.errors import AmbiguousData
+from seqattn.errors import AmbiguousData, DataError
 
 
 def check_cells(table: Table, column: Column) -> None:
@@ -18,6 +18,8 @@ def check_cells(table: Table, column: Column) -> None:
         AmbiguousData: if a cell is neither empty nor a value of the same kind as most cells, or if
             the comma or the point in the numbers of the column may be a decimal mark or a thousands
             separator.
+        DataError: if a cell repeats the name of the column, or is a number with a unit or in
+            parentheses.
     """
     if column.either and column.decimal == ".":
         raise AmbiguousData(
@@ -38,11 +40,18 @@ def check_cells(table: Table, column: Column) -> None:
         return
     (text,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
     shown = shorten(text)
+    place = f"{table.name}: {table.line(row)}, column {column.name!r} contains {shown!r}"
+    if text == column.name:
+        raise DataError(f"{place}, the name of the column. Remove this line.")
+    if is_decorated(text):
+        raise DataError(
+            f"{place}. Write plain numbers, without units and with a minus sign instead of"
+            " parentheses."
+        )
     expected = "a number" if column.kind == "number" else "a date"
     more = f" (and {count - 1} more such cells)" if count > 1 else ""
     raise AmbiguousData(
-        f"{table.name}: {table.line(row)}, column {column.name!r} contains {shown!r}, not"
-        f" {expected}{more}. Correct the cell, or declare it empty:"
+        f"{place}, not {expected}{more}. Correct the cell, or declare it empty:"
         f" {setting('na_values', [shown])}; or leave the column out:"
         f" {setting('ignore', [column.name])}.",
         ({"na_values": text}, {"ignore": column.name}),

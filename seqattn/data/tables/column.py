@@ -30,7 +30,8 @@ class Column:
         bad: number of invalid cells, and the row of the first invalid cell.
         decimal: decimal mark in a text file.
         thousands: thousands separator in a text file, or "" for no separator.
-        units: units of the numbers if the units differ. The column then contains words.
+        decorated: a cell that is a number with a unit or in parentheses, if most cells are numbers.
+            The column then contains words.
         either: a cell with a comma or point that may be a decimal mark or a thousands separator, or
             "".
         note: a note for the user.
@@ -45,7 +46,7 @@ class Column:
     bad: tuple[int, int] = (0, 0)
     decimal: str = "."
     thousands: str = ""
-    units: tuple[str, ...] = ()
+    decorated: str = ""
     either: str = ""
     note: str = ""
 

@@ -69,12 +69,18 @@ class TableFacts:
             return False
         return not self.count(column.broken_count)
 
-    def increases(self, name: str) -> bool:
-        """Return whether the numbers of a column increase in at least three quarters of the
-        rows."""
+    def is_monotonic(self, name: str) -> bool:
+        """Return whether the numbers of a column increase in at least three quarters of the rows,
+        or decrease in at least three quarters."""
         if self.columns[name].kind != "number":
             return False
-        return self._steps(name, "step <= 0 OR step IS NULL") * 4 <= self.rows
+        others = (self._steps(name, f"step {sign} 0 OR step IS NULL") for sign in ("<=", ">="))
+        return min(others) * 4 <= self.rows
+
+    def has_digits(self, name: str) -> bool:
+        """Return whether all cells of a column of words contain a digit."""
+        text = self.columns[name].text
+        return not self.count(f"count(*) FILTER (NOT regexp_matches({text}, '[0-9]'))")
 
     def increments_by_one(self, name: str) -> bool:
         """Return whether the numbers of a column increase by one in every row of a table with at

@@ -13,12 +13,14 @@ from seqattn.errors import DataError
 
 NUMBER = re.compile(r"[+-]?(\d[\d.,' ]*|[.,]\d+)([eE][+-]?\d+)?\s?%?")
 DATE = re.compile(
-    r"\d{1,4}[-/.](\d{1,2}|Q[1-4]|[A-Za-z]{3})([-/.]\d{1,4})?([ T]\d{1,2}:\d.*)?"
+    r"\d{1,4}[-/.](\d{1,2}|[A-Za-z]{3})([-/.]\d{1,4})?([ T]\d{1,2}:\d.*)?"
     r"|(0?[1-9]|1[0-2])[-/](19|20)\d{2}"
 )
 MONTH = re.compile(
     r"([A-Za-z]{3,9}[ -]\d{1,2},? ?\d{0,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
-    r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3}|\d{4} ?[Qq][1-4])( \d.*)?"
+    r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3})( \d.*)?"
+    r"|\d{4}[-/ ]?[Qq][1-4]|[Qq][1-4][-/ ]?\d{4}|[1-4][Qq][-/ ]?\d{4}"
+    r"|\d{4}[-/ ]?[Ww]\d{2}([-/ ]?[1-7])?|[Ww]\d{2}[-/ ]\d{4}"
 )
 YEAR = re.compile(r"(1[5-9]|20)\d\d")
 MAX_SHOWN = 60
@@ -113,7 +115,10 @@ def _are_years(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequ
 def _are_dates(cells: Sequence[str]) -> bool:
     if len(cells) < 2:
         return False
-    return all(DATE.fullmatch(cell) and not NUMBER.fullmatch(cell) for cell in cells)
+    return all(
+        (DATE.fullmatch(cell) or MONTH.fullmatch(cell)) and not NUMBER.fullmatch(cell)
+        for cell in cells
+    )
 
 
 def _is_arithmetic(cells: Sequence[str]) -> bool:
@@ -125,18 +130,13 @@ def _is_arithmetic(cells: Sequence[str]) -> bool:
     return step > 0 and all(b - a == step for a, b in itertools.pairwise(numbers))
 
 
-def value_columns(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the indices of the columns in which all rows have numbers or dates."""
-    return [
-        index for index in range(len(rows[0]))
-        if all(is_like_value(row[index].strip()) for row in rows)
-    ]  # fmt: skip
-
-
 def _has_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Return whether the first row has words of two or more characters in most of the columns that
     contain numbers or dates in all later rows."""
-    indices = value_columns(below) if below else []
+    indices = [
+        index for index in range(len(cells))
+        if below and all(is_like_value(row[index].strip()) for row in below)
+    ]  # fmt: skip
     words = [i for i in indices if len(cells[i]) > 1 and not is_like_value(cells[i])]
     return len(words) * 2 > len(indices)
 

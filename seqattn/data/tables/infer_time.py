@@ -9,12 +9,16 @@ from seqattn.data.setting_names import setting
 from seqattn.data.tables.checks import check_cells
 from seqattn.data.tables.facts import TableFacts
 from seqattn.data.tables.names import SURE_TIMES, TIME_NAMES, check_names, fold_name, known_names
-from seqattn.data.tables.time_columns import TimeColumn, combine_time_columns
-from seqattn.errors import AmbiguousData
+from seqattn.data.tables.time_columns import TimeColumn, are_weeks, combine_time_columns
+from seqattn.errors import AmbiguousData, DataError
 
 
 def find_time(facts: TableFacts) -> TimeColumn | None:
-    """Find the time column. Return None if there is none, or if the series must be known first."""
+    """Find the time column. Return None if there is none, or if the series must be known first.
+
+    Raises:
+        DataError: if a column with the name of a time contains words with digits.
+    """
     time_option = facts.options.time
     if time_option is None:
         return None
@@ -33,10 +37,17 @@ def find_time(facts: TableFacts) -> TimeColumn | None:
         return facts.to_time_column(_choose_date_column(facts, dates))
     _check_date_parts(facts, unassigned)
     for name in known_names(unassigned, TIME_NAMES):
-        if facts.is_integer(name) or facts.increases(name):
+        if facts.is_integer(name) or facts.is_monotonic(name):
             facts.reasons.append(f"time: {name!r}, because of its name")
             return facts.to_time_column(name)
+    for name in unassigned:
+        if facts.is_integer(name) and are_weeks(facts.table, facts.columns[name], facts.options):
+            facts.reasons.append(f"time: {name!r}, because it contains years and weeks")
+            return facts.to_time_column(name)
     _check_broken_times(facts, [n for n in unassigned if fold_name(n) in TIME_NAMES[:SURE_TIMES]])
+    for name in known_names(unassigned, TIME_NAMES):
+        if facts.columns[name].kind == "words" and facts.has_digits(name):
+            facts.to_time_column(name)
     return None
 
 
@@ -68,6 +79,8 @@ def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
     """
     for name in names:
         column = facts.columns[name]
+        if column.bad[0]:
+            facts.to_time_column(name)
         check_cells(facts.table, column)
         if column.kind == "words" or (
             column.kind == "number" and facts.count(f"count(*) - count({column.sql})")
@@ -80,6 +93,7 @@ def _check_date_parts(facts: TableFacts, unassigned: Sequence[str]) -> None:
 
     Raises:
         AmbiguousData: if year, month and possibly smaller units have separate columns.
+        DataError: if year and week have separate columns.
     """
     found = []
     for unit in ("year", "month", "day", "hour", "minute", "second"):
@@ -89,6 +103,12 @@ def _check_date_parts(facts: TableFacts, unassigned: Sequence[str]) -> None:
         found.append(name)
     if len(found) > 1:
         raise_split_time(facts, found)
+    folded = {fold_name(name): name for name in unassigned if facts.is_integer(name)}
+    if "year" in folded and "week" in folded:
+        raise DataError(
+            f"{facts.table.name}: the columns {folded['year']!r} and {folded['week']!r} contain the"
+            " time together. Write them in one column, as 2021-W05."
+        )
 
 
 def raise_split_time(facts: TableFacts, names: Sequence[str]) -> None:

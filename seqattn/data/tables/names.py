@@ -20,7 +20,8 @@ SURE_SERIES = 9  # number of names at the start of the list that are unambiguous
 BLOCK_SERIES = 24  # number of names that indicate series ids if the rows of each id are contiguous
 TIME_NAMES = (
     "ds", "timestamp", "datetime", "date_time", "date", "time", "step", "time_step", "timestep",
-    "frame", "time_idx", "t", "tick", "period", "year", "quarter", "month", "week", "day", "hour",
+    "frame", "time_idx", "t", "tick", "period", "year_week", "yearweek", "iso_week", "isoweek",
+    "epiweek", "year_month", "yearmonth", "year", "quarter", "month", "week", "day", "hour",
     "minute", "second", "epoch", "index", "idx",
 )  # fmt: skip
 """Usual names of time columns, the least ambiguous first."""

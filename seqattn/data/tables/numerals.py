@@ -1,4 +1,4 @@
-"""Detection of the notation of numbers in a text file: decimal mark, thousands separator, units.
+"""Detection of the notation of numbers in a text file: decimal mark and thousands separator.
 
 Each notation has a pattern. The pattern that matches the most cells of a column determines the
 notation of the column. If the comma or the point in these cells can be a decimal mark or a
@@ -17,10 +17,11 @@ from seqattn.data.tables.table import ROW, ROWS, Table
 
 EXPONENT = r"([eE][+-]?\d+)?"
 SPACES = "[ \u00a0\u202f\u2009]"
-UNIT = re.compile(
-    r"([$€£¥]?)\s?([+-]?[\d.,' \u00a0\u202f]*\d[\d.,]*" + EXPONENT + r")\s?([^\d\s.,+-][^\d]*|)"
+DECORATED = re.compile(
+    r"([$€£¥]?)\s?[+-]?[\d.,' \u00a0\u202f]*\d[\d.,]*" + EXPONENT + r"\s?([^\d\s.,+-][^\d]*|)"
+    r"|(\()\s?[^()+-]*\d[^()]*\)"
 )
-"""Pattern of a number with an optional unit. A sign after the number is not a unit."""
+"""Pattern of a number, which may have a unit, or parentheses instead of a minus sign."""
 THOUSANDS = r"[+-]?(0|[1-9]\d{0,2}(\.\d{3})?)"
 """Pattern of a number whose point, if it has one, may be a thousands separator."""
 
@@ -81,19 +82,13 @@ class NumeralMatch:
 
     Attributes:
         numeral: the notation.
-        text: SQL expression for the cells without the unit.
         other: another notation that matches and gives different numbers, or None.
         example: an ambiguous cell, or "" if `other` is None.
-        unit: unit after or before every number, or "" for no unit.
-        units: all units if the numbers have different units, otherwise empty.
     """
 
     numeral: Numeral
-    text: str
     other: Numeral | None = None
     example: str = ""
-    unit: str = ""
-    units: tuple[str, ...] = ()
 
 
 def allowed_numerals(options: ReadOptions) -> Iterator[Numeral]:
@@ -109,7 +104,7 @@ def allowed_numerals(options: ReadOptions) -> Iterator[Numeral]:
 
 
 def find_numeral(
-    table: Table, text: str, n: int, sample: Sequence[str], options: ReadOptions, min_share: float
+    table: Table, text: str, n: int, options: ReadOptions, min_share: float
 ) -> NumeralMatch | None:
     """Detect the notation of the numbers of a column. Return None if too few cells are numbers.
 
@@ -117,15 +112,9 @@ def find_numeral(
         table: the rows.
         text: SQL expression for the cells.
         n: number of cells that are not empty.
-        sample: some of the cells that are not empty.
         options: the options for reading the table.
         min_share: minimum fraction of the cells that must be numbers.
     """
-    unit, units = _units_of_sample(sample)
-    if units:
-        return NumeralMatch(PLAIN, text, units=units)
-    if unit:
-        text = f"trim(replace({text}, {literal(unit)}, ''), ' \u00a0\u202f')"
     numerals = list(allowed_numerals(options))
     counts = table.one(
         "SELECT "
@@ -137,7 +126,7 @@ def find_numeral(
         return None
     best = numerals[counts.index(best_count)]
     if best == PLAIN and (point := ambiguous_point(table, text, options)):
-        return NumeralMatch(best, text, GERMAN, point, unit)
+        return NumeralMatch(best, GERMAN, point)
     other = None
     if best == Numeral(",", "") and Numeral(".", ",") in numerals:
         american = Numeral(".", ",")
@@ -148,7 +137,7 @@ def find_numeral(
         if other
         else ("",)
     )
-    return NumeralMatch(best, text, other, example or "", unit)
+    return NumeralMatch(best, other, example or "")
 
 
 def ambiguous_point(table: Table, text: str, options: ReadOptions) -> str:
@@ -174,23 +163,14 @@ def ambiguous_point(table: Table, text: str, options: ReadOptions) -> str:
     return example if example and fits and (is_large or table.delimiter == ";") else ""
 
 
-def _units_of_sample(sample: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return a pair (unit, units) for a sample. The unit is "" unless all numbers have the same
-    unit. The units are empty unless most numbers have a unit and these units differ. Both are empty
-    if fewer than four fifths of the cells are numbers."""
-    found: dict[str, int] = {}
-    for word in sample:
-        match = UNIT.fullmatch(word)
-        if match is None:
-            continue
-        unit = (match[1] or match[4] or "").strip()
-        found[unit] = found.get(unit, 0) + 1
-    total = sum(found.values())
-    if total * 5 < len(sample) * 4 or not any(found):
-        return "", ()
-    if len(found) == 1:
-        return next(iter(found)), ()
-    named = {unit: count for unit, count in found.items() if unit}
-    if sum(named.values()) * 2 > total and len(named) > 1:
-        return "", tuple(sorted(named))
-    return "", ()
+def is_decorated(word: str) -> bool:
+    """Return whether a cell is a number with a unit, or a negative number in parentheses."""
+    match = DECORATED.fullmatch(word)
+    return match is not None and any((match[1], match[3], match[4]))
+
+
+def decorated_example(sample: Sequence[str]) -> str:
+    """Return a cell that is a number with a unit or in parentheses if at least four fifths of the
+    cells are numbers, with or without these. Otherwise, return ""."""
+    numbers = sum(DECORATED.fullmatch(word) is not None for word in sample)
+    return next(filter(is_decorated, sample), "") if 5 * numbers >= 4 * len(sample) else ""

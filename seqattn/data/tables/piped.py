@@ -63,7 +63,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
             with open_text_table(Path(file.name), name, form, None, lines) as table:
                 count = len(table)
                 table.line = _line_counter(rows)
-                clean_rows(table, is_first=layout is None, is_last=False)
+                clean_rows(table, is_last=False)
                 if layout is None:
                     options = match_feature_names(table, options)
                     layout, options = _infer_layout(table, options)

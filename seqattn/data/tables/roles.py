@@ -64,6 +64,8 @@ def infer_roles(table: Table, options: ReadOptions) -> LongLayout:
     drop_index_column(facts)
     time = find_time(facts)
     series, time = find_series(facts, time)
+    if time is None:
+        check_order_of_dates(facts, series)
     features = find_features(facts, series, time)
     needed = [*series, *(time.names if time else ()), *features]
     if options.group is not None:
@@ -116,6 +118,32 @@ def drop_index_column(facts: TableFacts) -> None:
             f"{facts.table.name}: the first column has no name. Give it one in the header, or"
             f" leave it out: {setting('ignore', [''])}."
         )
+
+
+def check_order_of_dates(facts: TableFacts, series: Sequence[str]) -> None:
+    """Check that the rows are in the order of each column of dates, if no column is the time.
+
+    Raises:
+        AmbiguousData: if the rows are not in the order of a column of dates.
+    """
+    keys = ", ".join(facts.columns[name].text for name in series)
+    over = f"({f'PARTITION BY {keys} ' if keys else ''}ORDER BY {ROW})"
+    for name in facts.without_role(*series):
+        column = facts.columns[name]
+        if column.kind != "time":
+            continue
+        (row,) = facts.table.one(
+            f"SELECT min({ROW}) FROM (SELECT {ROW}, {column.sql} < lag({column.sql}) OVER {over} AS"
+            f" is_back FROM {ROWS}) WHERE is_back"
+        )
+        if row is not None:
+            raise AmbiguousData(
+                f"{facts.table.name}: the rows are taken in order because {setting('time', None)},"
+                f" but the dates in {name!r} are not in order ({facts.table.line(row)}). If they"
+                f" are the time: {setting('time', name)}; otherwise, leave the column out:"
+                f" {setting('ignore', [name])}.",
+                ({"time": name}, {"ignore": name}),
+            )
 
 
 def find_features(
@@ -177,13 +205,13 @@ def _reason_to_ignore_words(facts: TableFacts, column: Column, series: Sequence[
     """Return the reason to leave out a column of words.
 
     Raises:
-        AmbiguousData: if the column has numbers in several units.
+        AmbiguousData: if the numbers of the column have units or parentheses.
     """
-    if column.units:
+    if column.decorated:
         raise AmbiguousData(
-            f"{facts.table.name}: column {column.name!r} has numbers of several units"
-            f" ({', '.join(column.units)}). Write them in one unit, or leave the column out:"
-            f" {setting('ignore', [column.name])}.",
+            f"{facts.table.name}: column {column.name!r} contains {column.decorated!r}. Write plain"
+            " numbers, without units and with a minus sign instead of parentheses; or leave the"
+            f" column out: {setting('ignore', [column.name])}.",
             ({"ignore": column.name},),
         )
     where = ""

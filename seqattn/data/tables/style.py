@@ -29,7 +29,9 @@ def to_column_roles(table: Table, roles: LongLayout) -> ColumnRoles:
     formats: tuple[str, ...] = ()
     if roles.time is not None and roles.time.is_date:
         columns = [roles.columns[name] for name in names]
-        if table.is_text or [column.kind for column in columns] == ["number"]:
+        if roles.time.format:
+            formats = (roles.time.format,)
+        elif table.is_text or [column.kind for column in columns] == ["number"]:
             formats = _formats(table, columns)
     return ColumnRoles(
         LONG_LAYOUT, roles.series, names, roles.features, roles.ignored, formats, table.delimiter,
@@ -80,8 +82,6 @@ def _date_format(column: Column, word: str) -> str:
         digits = word.removesuffix(".0")
         forms = {len(str(first)): form for form, (first, _) in DIGITS_OF_DATES.items()}
         return forms.get(len(digits), "")
-    if column.formats == ("quarters",):
-        return f"%Y{word[4:-1]}%q"
     if column.formats and column.zone:
         return column.formats[0].replace("%z", "+0000").replace("%Z", "UTC")
     if column.formats:

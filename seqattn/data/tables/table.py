@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,6 +113,7 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
             described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
             header = tuple(str(row[0]) for row in described)
             types = tuple(str(row[1]) for row in described)
+            check_flat(name, dict(zip(header, types, strict=True)))
             units = read_durations(connection, path) if kind == "parquet" else {}
             types = tuple("DOUBLE" if n in units else t for n, t in zip(header, types, strict=True))
             columns = ", ".join(
@@ -129,6 +130,25 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
                 check_json_lines(path, name)
             raise DataError(f"{name}: is a damaged {label} file ({first_line(error)}).") from None
         yield Table(connection, name, header, types, lambda row: f"row {row}", False)
+
+
+def check_flat(name: str, types: Mapping[str, str]) -> None:
+    """Check that no column contains lists or records.
+
+    Args:
+        name: name of the file, for messages.
+        types: database type of each column, by name.
+
+    Raises:
+        DataError: if a column contains lists or records.
+    """
+    for column, kind in types.items():
+        if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
+            raise DataError(
+                f"{name}: column {column!r} contains {kind} in each cell, but a cell must be one"
+                " number, time or word. Write one row for each step, or JSON Lines with one"
+                ' sequence in each line: {"source": [[1.0], [2.0]], "target": [[3.0]]}.'
+            )
 
 
 def _typed_source(connection: duckdb.DuckDBPyConnection, path: Path, name: str, kind: str) -> str:

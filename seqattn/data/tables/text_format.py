@@ -28,6 +28,7 @@ from seqattn.data.tables.header import (
     complete_header,
     is_comment,
     is_header,
+    is_like_value,
     requested_names,
     without_comments,
 )
@@ -98,6 +99,7 @@ class TextFormat:
             )
         width = _common_width([row for _, row in rows])
         rows = rows[_first_row([row for _, row in rows], width) :]
+        rows = rows[_count_titles([row for _, row in rows]) :]
         first = rows[0][0]
         before = lines[:first]
         quotes = any('"' in line for line in before)
@@ -225,6 +227,15 @@ def _first_row(rows: Sequence[Sequence[str]], width: int) -> int:
         if len(row) == width - 1 > 0 and len(below) == width:
             return at
     return 0
+
+
+def _count_titles(rows: Sequence[Sequence[str]]) -> int:
+    """Return the number of rows before the header in which only the first cell has text, as in a
+    spreadsheet with a title. The row after them must have a name in every column."""
+    titles = itertools.takewhile(lambda row: len(row) > 1 and row[0] and not any(row[1:]), rows)
+    count = len(list(titles))
+    header = rows[count] if count < len(rows) else [""]
+    return count if all(cell.strip() and not is_like_value(cell) for cell in header) else 0
 
 
 def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from seqattn.data.tables.column import Column, bad_cells
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.names import fold_name
 from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.data.tables.time_formats import parse_sql
 from seqattn.errors import AmbiguousData, DataError
 
 UNITS = ("year", "month", "day", "hour", "minute", "second")
@@ -25,6 +27,10 @@ DIGITS_OF_DATES = {
     "%Y%m%d%H%M%S": (19_000_101_000_000, 20_991_231_235_959),
 }
 """The first and the last number of each format of dates without dashes."""
+WEEKS = "%G%V"
+"""Format of ISO weeks as numbers, such as 202152."""
+WEEK_NAMES = ("week", "wk", "kw", "yw", "yyyyww")
+"""Parts of the names of columns with weeks."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +42,23 @@ class TimeColumn:
         sql: SQL expression for the times, of type TIMESTAMP or DOUBLE.
         is_date: whether the times are dates.
         note: a note for the user.
+        format: `strftime` format of a single column of numbers that are dates, otherwise "".
     """
 
     names: tuple[str, ...]
     sql: str
     is_date: bool
     note: str = ""
+    format: str = ""
 
 
 def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
     """Convert one column to the times of the rows.
 
     Raises:
-        AmbiguousData: if the order of day, month and year is ambiguous, or if a cell is invalid.
-        DataError: if the column contains words or an empty cell, or if a number does not have the
-            format that the user set.
+        AmbiguousData: if the order of day, month and year is ambiguous.
+        DataError: if the column contains words or an empty cell, or if a cell is no date or number,
+            or does not have the format that the user set.
     """
     if len(column.formats) > 1:
         (word,) = table.one(f"SELECT any_value({column.text} ORDER BY {ROW}) FROM {ROWS}")
@@ -69,15 +77,24 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
             " '%d.%m.%Y' for 31.12.2001; or, if the column contains no times, leave it out:"
             f" {setting('ignore', [column.name])}."
         )
+    if column.bad[0]:
+        (word,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {column.bad[1]}")
+        raise DataError(
+            f"{table.name}: {table.line(column.bad[1])}, column {column.name!r} contains {word!r},"
+            f" not a {'date' if column.kind == 'time' else 'number'}. Correct the cell, or remove"
+            " the line if it is not data, such as a total, a unit or a second header."
+        )
     check_cells(table, column)
     check_filled(table, column.name, column.sql)
     note = f"times in {column.name!r} are read and written as UTC" if column.zone else ""
     if column.kind == "time":
         return TimeColumn((column.name,), column.sql, True, note)
+    if options.time_format in (None, WEEKS) and are_weeks(table, column, options):
+        return _week_column(table, column)
     digits = _digits_of_dates(table, column, options)
     if digits is not None:
-        return TimeColumn((column.name,), digits, True,
-                          f"{column.name!r} is read as dates without dashes")  # fmt: skip
+        note = f"{column.name!r} is read as dates without dashes"
+        return TimeColumn((column.name,), digits[0], True, note, digits[1])
     if options.time_format is not None:
         _check_format(table, column, options.time_format)
     return TimeColumn((column.name,), column.sql, False, note)
@@ -89,7 +106,7 @@ def _check_format(table: Table, column: Column, time_format: str) -> None:
     Raises:
         DataError: if a number does not have the format.
     """
-    sql = f"try_strptime({column.text}, {literal(time_format)})"
+    sql = parse_sql(column.text, time_format)
     count, row = bad_cells(table, column.text, sql)
     if not count:
         return
@@ -118,10 +135,59 @@ def check_filled(table: Table, name: str, sql: str) -> None:
         )
 
 
+def are_weeks(table: Table, column: Column, options: ReadOptions) -> bool:
+    """Return whether a column of integers contains a year and a week, such as 202152.
+
+    The numbers have the form of years from 1900 to 2099 and weeks from 1 to 53. Unless the name of
+    the column, the user or the training table indicates weeks, there must be several years, and
+    some weeks must be above 31, so that they are neither months nor days.
+    """
+    if column.kind != "number":
+        return False
+    value = column.sql
+    fits = (
+        f"{value} = round({value}) AND {value} BETWEEN 190001 AND 209953"
+        f" AND {value} % 100 BETWEEN 1 AND 53"
+    )
+    all_fit, latest, years = table.measure(
+        f"bool_and(coalesce({fits}, false))", f"max({value} % 100)",
+        f"count(DISTINCT floor({value} / 100))",
+    )  # fmt: skip
+    if not all_fit:
+        return False
+    known = () if options.roles is None else options.roles.time_formats
+    words = set(re.split("[^a-z]+", fold_name(column.name)))
+    is_named = bool(words & set(WEEK_NAMES)) or "week" in fold_name(column.name)
+    return is_named or WEEKS in (options.time_format, *known) or (latest > 31 and years > 1)
+
+
+def _week_column(table: Table, column: Column) -> TimeColumn:
+    """Convert a column of integers such as 202152 to the Mondays of ISO weeks.
+
+    Raises:
+        AmbiguousData: if a year does not have such an ISO week, so that the weeks are counted in
+            another way.
+    """
+    sql = parse_sql(f"CAST(CAST({column.sql} AS BIGINT) AS VARCHAR)", WEEKS)
+    count, row = bad_cells(table, column.text, sql)
+    if count:
+        (word,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
+        raise AmbiguousData(
+            f"{table.name}: {table.line(row)}, column {column.name!r} contains {word}, and"
+            f" {word[:4]} has no ISO week {word[4:6]}, so the weeks are not ISO weeks. Write the"
+            f" first day of each week instead, or leave the column out and take the rows in order:"
+            f" {setting('ignore', [column.name])} and {setting('time', None)}.",
+            ({"ignore": column.name, "time": "none"},),
+        )
+    note = f"{column.name!r} is read as ISO weeks, such as 202152"
+    return TimeColumn((column.name,), sql, True, note, WEEKS)
+
+
 def _digits_of_dates(
     table: Table, column: Column, options: ReadOptions, *, is_date: bool = False
-) -> str | None:
-    """Return SQL that reads integers such as 20011229, 200112 or 2001122923 as dates.
+) -> tuple[str, str] | None:
+    """Return SQL that reads integers such as 20011229, 200112 or 2001122923 as dates, and their
+    format.
 
     Return None if some values are not such dates from 1900 to 2099. If neither the user nor the
     training table indicates such dates, also return None if the difference between consecutive
@@ -151,7 +217,7 @@ def _digits_of_dates(
     digits = f"CAST(CAST({value} AS BIGINT) AS VARCHAR)"
     sql = f"CAST(try_strptime({digits}, {literal(form)}) AS TIMESTAMP)"
     wrong = table.one(f"SELECT count(*) FILTER ({sql} IS NULL) FROM {ROWS}")[0]
-    return None if wrong else f"({sql})"
+    return None if wrong else (f"({sql})", form)
 
 
 def _has_constant_steps(table: Table, value: str) -> bool:
@@ -214,7 +280,8 @@ def _date_sql(table: Table, column: Column, options: ReadOptions) -> tuple[str |
     if column.kind in ("time", "words"):
         date = to_time_column(table, column, options)
         return date.sql, date.note
-    return _digits_of_dates(table, column, options, is_date=True), ""
+    digits = _digits_of_dates(table, column, options, is_date=True)
+    return None if digits is None else digits[0], ""
 
 
 def _check_units(table: Table, names: Sequence[str], units: Sequence[str]) -> None:

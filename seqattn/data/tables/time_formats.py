@@ -28,7 +28,16 @@ FORMATS = (
 """Date formats to try, in this order."""
 ISO = r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
 ZONE = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
-QUARTER = r"\d{4}[- ]?[Qq][1-4]"
+OTHER_FORMATS = {
+    r"\d{4}([-/ ]?[Qq])[1-4]": "%Y{}%q",
+    r"([Qq])[1-4]([-/ ]?)\d{4}": "{}%q{}%Y",
+    r"[1-4]([Qq][-/ ]?)\d{4}": "%q{}%Y",
+    r"\d{4}([-/ ]?[Ww])\d{2}": "%G{}%V",
+    r"[Ww]\d{2}([-/ ])\d{4}": "W%V{}%G",
+    r"\d{4}([-/ ]?[Ww])\d{2}([-/ ]?)[1-7]": "%G{}%V{}%u",
+}
+"""Patterns of quarters (%q) and of ISO weeks, with the format for the characters between the
+numbers."""
 
 
 def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) -> Column | None:
@@ -85,10 +94,8 @@ def _time_candidates(
 
     if options.time_format is not None:
         form = options.time_format
-        zone = re.search("%[zZ]", form.replace("%%", "")) is not None
-        utc = " AT TIME ZONE 'UTC'" if zone else ""
-        sql = f"CAST(try_strptime({text}, {literal(form)}){utc} AS TIMESTAMP)"
-        yield replace(words, kind="time", sql=sql, formats=(form,), zone=zone)
+        yield replace(words, kind="time", sql=parse_sql(text, form), formats=(form,),
+                      zone=has_zone(form))  # fmt: skip
         return
     if fits(ISO):
         cast = f"TRY_CAST(replace({text}, ',', '.') AS TIMESTAMP)"
@@ -101,18 +108,65 @@ def _time_candidates(
         sql = f"CASE WHEN regexp_full_match({text}, {literal(ISO + ZONE)}) THEN {cast} END"
         yield replace(words, kind="time", sql=f"({sql})", zone=True)
         return
-    if fits(QUARTER):
-        year, quarter = f"CAST(left({text}, 4) AS BIGINT)", f"CAST(right({text}, 1) AS BIGINT)"
-        sql = (
-            f"CASE WHEN regexp_full_match({text}, {literal(QUARTER)}) THEN"
-            f" make_timestamp({year}, 3 * {quarter} - 2, 1, 0, 0, 0) END"
-        )
-        yield replace(words, kind="time", sql=f"({sql})", formats=("quarters",))
-        return
+    for form in dict.fromkeys(form for word in sample[:1] for form in other_formats(word)):
+        yield replace(words, kind="time", sql=parse_sql(text, form), formats=(form,))
     for form in FORMATS:
         if sum(_matches(word, form) for word in sample) >= enough:
             sql = f"CAST(try_strptime({text}, {literal(form)}) AS TIMESTAMP)"
             yield replace(words, kind="time", sql=sql, formats=(form,))
+
+
+def other_formats(word: str) -> list[str]:
+    """Return the formats with a quarter or an ISO week that a word may have."""
+    matches = ((re.fullmatch(pattern, word), form) for pattern, form in OTHER_FORMATS.items())
+    return [form.format(*match.groups()) for match, form in matches if match]
+
+
+def parse_date(word: str, form: str) -> datetime:
+    """Return the date of a word in a `strftime` format, which may contain %q for the quarter, or
+    %G and %V for an ISO week. The date of a week or quarter is its first day.
+
+    Raises:
+        ValueError: if the word does not have the format.
+    """
+    if "%q" not in form and ("%V" not in form or "%u" in form):
+        return datetime.strptime(word, form)
+    if "%V" in form:
+        return datetime.strptime(f"{word} 1", f"{form} %u")
+    parts = re.split("(%[Yq])", form)
+    pattern = "".join({"%Y": r"(?P<year>\d{4})", "%q": "(?P<quarter>[1-4])"}.get(part)
+                      or re.escape(part) for part in parts)  # fmt: skip
+    if (match := re.fullmatch(pattern, word)) is None:
+        raise ValueError(f"{word!r} does not have the format {form!r}")
+    return datetime(int(match["year"]), 3 * int(match["quarter"]) - 2, 1)
+
+
+def parse_sql(text: str, form: str) -> str:
+    """Return SQL that gives the time of a text in a `strftime` format, which may contain %q for the
+    quarter, or NULL for another text. The time of a week or quarter is its first day."""
+    if "%q" in form:
+        parts = re.split("(%[Yq])", form)
+        pattern = "".join({"%Y": "([0-9]{4})", "%q": "([1-4])"}.get(part) or re.escape(part)
+                          for part in parts)  # fmt: skip
+        order = [part for part in parts if part in ("%Y", "%q")]
+        year, quarter = (
+            f"CAST(regexp_extract({text}, {literal(pattern)}, {order.index(part) + 1}) AS BIGINT)"
+            for part in ("%Y", "%q")
+        )
+        return (
+            f"(CASE WHEN regexp_full_match({text}, {literal(pattern)}) THEN"
+            f" make_timestamp({year}, 3 * {quarter} - 2, 1, 0, 0, 0) END)"
+        )
+    utc = " AT TIME ZONE 'UTC'" if has_zone(form) else ""
+    sql = f"CAST(try_strptime({text}, {literal(form)}){utc} AS TIMESTAMP)"
+    if "%V" in form:  # the database reads week 53 of a year with 52 weeks as week 1 of the next
+        return f"(CASE WHEN strftime({sql}, {literal(form)}) = {text} THEN {sql} END)"
+    return sql
+
+
+def has_zone(form: str) -> bool:
+    """Return whether a `strftime` format contains a time zone."""
+    return re.search("%[zZ]", form.replace("%%", "")) is not None
 
 
 def _matches(word: str, form: str) -> bool:

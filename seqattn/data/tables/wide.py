@@ -36,11 +36,10 @@ def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterato
     if options.group is not None:
         check_names(table, [options.group], "data.group")
     F = len(wide.features)
-    # The greatest row number exceeds the number of rows if `clean_rows` removed rows.
     (last,) = table.measure(f"max({ROW})")
     if last is None:
         raise NoRows(f"{table.name}: has a header but no rows.")
-    names = [name for name in (wide.series, options.group) if name is not None]
+    names = [*wide.series, *([] if options.group is None else [options.group])]
     values = ", ".join(f"{column.sql} AS v{i}" for i, column in enumerate(columns.values()))
     extra = "".join(f", {trimmed(table.text(name))} AS w{i}" for i, name in enumerate(names))
     at_once = max(1, CHUNK_CELLS // len(wide.cells))
@@ -57,7 +56,8 @@ def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterato
             [np.ma.filled(values_[f"v{i}"], np.nan) for i in range(len(wide.cells))], axis=1
         ).reshape(len(rows), -1, F)
         words = {
-            name: _filled_words(table, values_[f"w{i}"], rows, name) for i, name in enumerate(names)
+            name: _filled_words(table, values_[f"w{i}"], rows, name, wide)
+            for i, name in enumerate(names)
         }
         yield _wide_chunk(table, wide, rows, cells, words, options.group, decimal)
 
@@ -85,9 +85,14 @@ def _cell_columns(table: Table, wide: WideLayout, options: ReadOptions) -> dict[
     return columns
 
 
-def _filled_words(table: Table, values_: Any, rows: NDArray[Any], name: str) -> tuple[str, ...]:
-    empty = np.flatnonzero(np.ma.getmaskarray(values_) | (np.ma.filled(values_, "") == ""))
-    if empty.size:
+def _filled_words(
+    table: Table, values_: Any, rows: NDArray[Any], name: str, wide: WideLayout
+) -> tuple[str, ...]:
+    """Return the words of a column that must have no empty cells, unless several columns form the
+    id."""
+    values_ = np.ma.filled(values_, "")
+    empty = np.flatnonzero(values_ == "")
+    if empty.size and (name not in wide.series or len(wide.series) == 1):
         line = table.line(int(rows[empty[0]]))
         raise DataError(f"{table.name}: {line}, column {name!r} is empty.")
     return tuple(map(str, values_))
@@ -110,17 +115,19 @@ def _wide_chunk(
         column = wide.cells[(row - int(offsets[k])) * F + feature]
         return f"{table.line(int(rows[k]))}, column {column!r}"
 
+    parts = tuple(zip(*(words[name] for name in wide.series), strict=True))
     return Chunk(
-        ids=tuple(map(str, rows.tolist())) if wide.series is None else words[wide.series],
+        ids=tuple("/".join(filter(None, part)) for part in parts) or tuple(map(str, rows.tolist())),
         points=Ragged(values, offsets, wide.features),
         where=where,
         order=None if wide.steps is None else np.broadcast_to(wide.steps, (n, L))[valid],
         groups=None if group is None else words[group],
         notes=(*table.notes, *wide.notes),
         is_wide=True,
+        id_parts=parts if len(wide.series) > 1 else None,
         roles=ColumnRoles(
             WIDE_LAYOUT,
-            () if wide.series is None else (wide.series,),
+            wide.series,
             delimiter=table.delimiter,
             decimal=decimal,
             has_decimals=table.is_text and bool((np.abs(values - np.round(values)) > 0).any()),

@@ -1,10 +1,12 @@
 """Detection of the layout of wide tables, in which each row is a sequence.
 
-The column names contain a feature and a step, such as x_1, y_1, x_2, y_2, or are dates.
+The column names are dates, or contain a feature and a step, such as x_1, y_1, x_2, y_2. The other
+columns contain the id of the sequence, or are left out.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,11 +18,16 @@ from numpy.typing import NDArray
 from seqattn.data.files.chunk import DATES
 from seqattn.data.files.columns import join_names, select_features
 from seqattn.data.files.options import ReadOptions
-from seqattn.data.tables.header import DATE, NUMBER
+from seqattn.data.setting_names import setting
+from seqattn.data.tables.header import DATE, MONTH, NUMBER
 from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, fold_name, known_names
 from seqattn.data.tables.table import ROWS, Table
-from seqattn.data.tables.time_formats import FORMATS
-from seqattn.errors import DataError
+from seqattn.data.tables.time_formats import FORMATS, other_formats, parse_date
+from seqattn.errors import AmbiguousData, DataError
+
+MIN_STEPS = 3
+"""Number of steps from which columns such as d_1, d_2, d_3 are steps although no single column
+identifies the rows."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +35,14 @@ class WideLayout:
     """The columns of a wide table.
 
     Attributes:
-        series: name of the series id column, or None if the row number is the id.
+        series: names of the series id columns; empty if the row number is the id.
         features: names of the features.
         cells: names of the columns, ordered by step and, within a step, by feature.
         steps: (L,) time of each step, as numbers or dates, or None if the first step is 0 or 1.
         notes: notes for the user.
     """
 
-    series: str | None
+    series: tuple[str, ...]
     features: tuple[str, ...]
     cells: tuple[str, ...]
     steps: NDArray[Any] | None
@@ -58,22 +65,29 @@ def wide_layout(table: Table, options: ReadOptions) -> WideLayout | None:
 
     Raises:
         DataError: if a wide table lacks a column, such as the column for a step of a feature.
+        AmbiguousData: if the format of the dates in the header is ambiguous, or if the columns can
+            be steps or features.
     """
     if options.layout == "long":
         return None
-    series = _series_column(table, options)
-    assigned = {*options.ignore, series, options.group}
+    if options.series != "auto":
+        named = [n for n in options.series if n in table.header or options.layout == "wide"]
+        check_names(table, named, "data.series")
+    assigned = {*options.ignore, options.group, *(() if options.series == "auto" else named)}
     others = [cell for cell in table.header if cell not in assigned]
-    dates = _date_columns(others)
-    if dates is not None:
-        return WideLayout(
-            series, ("value",), tuple(dates), np.array(list(dates.values()), dtype=DATES)
-        )
-    return _layout_of_steps(table, options, others, series)
+    dates = _date_columns(table, others, options)
+    if dates:
+        rest = [cell for cell in others if cell not in dates]
+        series = tuple(named) if options.series != "auto" else _id_columns(table, rest)
+        steps = np.array(list(dates.values()), dtype=DATES)
+        notes = _left_out([cell for cell in rest if cell not in series])
+        return WideLayout(series, ("value",), tuple(dates), steps, notes)
+    series = tuple(named) if options.series != "auto" else _single_id_column(table)
+    return _layout_of_steps(table, options, [c for c in others if c not in series], series)
 
 
 def _layout_of_steps(
-    table: Table, options: ReadOptions, others: Sequence[str], series: str | None
+    table: Table, options: ReadOptions, others: Sequence[str], series: tuple[str, ...]
 ) -> WideLayout | None:
     """Return the layout of a table with column names that contain a feature and a step, or None if
     the table is long.
@@ -82,30 +96,37 @@ def _layout_of_steps(
         table: the rows.
         options: the options for reading the table.
         others: names of the columns without another role.
-        series: name of the series id column, or None if there is no such column.
+        series: names of the columns that may identify the sequences.
     """
     steps = wide_columns(others)
     if options.layout == "auto" and not _is_wide(table, options, others, steps, series):
-        return None
+        joint = _joint_id_columns(table, options, others, steps, series)
+        if not joint:
+            return None
+        series, others = joint, [name for name in others if name not in joint]
     values_ = f"found {join_names(table.header)}"
     if not steps:
         raise DataError(
             f"{table.name}: no columns such as x_1, y_1, x_2, y_2, a feature and a step each;"
-            f" {values_}."
+            f" {values_}. If each row is a step, set data.layout to long"
+            " (--set data.layout=long)."
         )
     stems = list(dict.fromkeys(feature for feature, _ in steps))
     features, notes = select_features(stems, options, f"{table.name}: no column", values_)
     every = _step_range(table, steps, features)
     cells = tuple(steps[feature, step] for step in every for feature in features)
-    if left_out := [cell for cell in others if cell not in steps.values()]:
-        notes += (f"left out: {join_names(left_out)}",)
-    if options.layout == "auto" and series is None:
+    notes += _left_out([cell for cell in others if cell not in steps.values()])
+    if options.layout == "auto" and not series:
         notes += (
             f"a row is read as a sequence of up to {len(every)} points; if it is one point, set"
             " data.layout to long",
         )
     named = None if every[0] in (0, 1) else np.array(every, dtype=np.float64)
     return WideLayout(series, features, cells, named, notes)
+
+
+def _left_out(names: Sequence[str]) -> tuple[str, ...]:
+    return (f"left out: {join_names(names)}",) if names else ()
 
 
 def _step_range(table: Table, steps: dict[tuple[str, int], str], features: Sequence[str]) -> range:
@@ -125,45 +146,128 @@ def _step_range(table: Table, steps: dict[tuple[str, int], str], features: Seque
     return every
 
 
-def _series_column(table: Table, options: ReadOptions) -> str | None:
-    if options.series != "auto":
-        columns_ = [
-            name for name in options.series if name in table.header or options.layout == "wide"
-        ]
-        check_names(table, columns_, "data.series")
-        return columns_[0] if columns_ else None
+def _single_id_column(table: Table) -> tuple[str, ...]:
+    """Return a column with a usual name for series ids, if possible one with unique values, or the
+    first column if its values are unique."""
     if named := known_names(table.header, SERIES_NAMES):
-        return named[0]
+        return (next((name for name in named if _is_unique(table, name)), named[0]),)
     first = table.header[0]
     if wide_columns([first]) or DATE.fullmatch(first) or fold_name(first) in TIME_NAMES:
-        return None
-    return first if not first[-1:].isdecimal() and _is_unique(table, first) else None
+        return ()
+    return (first,) if not first[-1:].isdecimal() and _is_unique(table, first) else ()
 
 
-def _is_unique(table: Table, name: str) -> bool:
-    """Return whether the values of a column are unique and never empty."""
-    column = table.column(name)
-    return bool(table.one(f"SELECT count(DISTINCT {column}) = count(*) FROM {ROWS}")[0])
+def _id_columns(table: Table, rest: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that identify the rows of a table whose other columns are dates: a single
+    column, with a usual name for series ids if possible, or else the fewest columns together. The
+    result is empty if no columns identify the rows."""
+    keys = [name for name in rest if _is_key(table, name)]
+    named = known_names(keys, SERIES_NAMES)
+    for size in range(1, 4):
+        for names in itertools.combinations([*named, *(n for n in keys if n not in named)], size):
+            if _is_unique(table, *names):
+                return tuple(name for name in rest if name in names)
+    return ()
 
 
-def _date_columns(others: Sequence[str]) -> dict[str, str] | None:
-    """Return the ISO date of each column if all names are dates in one format, otherwise None."""
-    from datetime import datetime
+def _joint_id_columns(
+    table: Table, options: ReadOptions, others: Sequence[str], steps: dict[tuple[str, int], str],
+    series: Sequence[str],
+) -> tuple[str, ...]:  # fmt: skip
+    """Return the columns that together identify the rows of a table such as store, item, d_1, d_2,
+    d_3, although no single column does. The result is empty if the rows are the steps of series.
 
-    if len(others) < 2 or any(NUMBER.fullmatch(cell) for cell in others):
-        return None
-    for form in FORMATS:
+    Raises:
+        AmbiguousData: if one of these columns contains numbers, which may identify the rows by
+            chance.
+    """
+    has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
+    if has_time or options.features is not None or options.series != "auto":
+        return ()
+    of_feature = list(_steps_of_features(steps).values())
+    is_counted = len(of_feature) == 1 and sorted(of_feature[0]) in (
+        [*range(1, len(of_feature[0]) + 1)], [*range(len(of_feature[0]))],
+    )  # fmt: skip
+    names = [*series, *(name for name in others if name not in steps.values())]
+    if not is_counted or len(of_feature[0]) < MIN_STEPS or len(names) < 2:
+        return ()
+    ids = _id_columns(table, [name for name in table.header if name in names])
+    if len(ids) < 2:
+        return ()
+    if all(map(_has_words, itertools.repeat(table), ids)):
+        return ids
+    if not all(set(fold_name(name).split("_")) & set(SERIES_NAMES) for name in ids):
+        return ()  # a number without the name of an id, such as a cycle, is a step of each id
+    first, *_, last = steps.values()
+    raise AmbiguousData(
+        f"{table.name}: the columns {first} to {last} can be the steps of a sequence in each row,"
+        f" which {join_names(ids)} identify, or features of steps that are rows. For a sequence in"
+        f" each row: {setting('layout', 'wide')} and {setting('series', ids)}; for a step in each"
+        f" row: {setting('layout', 'long')}.",
+        ({"layout": "wide", "series": ",".join(ids)}, {"layout": "long"}),
+    )
+
+
+def _is_unique(table: Table, *names: str) -> bool:
+    """Return whether the values of the columns together are unique. A single column must not have
+    empty cells."""
+    cells = [table.column(name) for name in names]
+    value = cells[0] if len(cells) == 1 else f"({', '.join(cells)})"
+    return bool(table.one(f"SELECT count(DISTINCT {value}) = count(*) FROM {ROWS}")[0])
+
+
+def _is_key(table: Table, name: str) -> bool:
+    """Return whether a column contains words or whole numbers."""
+    number = f"TRY_CAST({table.text(name)} AS DOUBLE)"
+    return not table.one(f"SELECT bool_or({number} <> round({number})) FROM {ROWS}")[0]
+
+
+def _has_words(table: Table, name: str) -> bool:
+    """Return whether a column contains words and no numbers."""
+    number = f"TRY_CAST({table.text(name)} AS DOUBLE)"
+    return bool(table.one(f"SELECT count({number}) FROM {ROWS}")[0] == 0)
+
+
+def _date_columns(table: Table, others: Sequence[str], options: ReadOptions) -> dict[str, str]:
+    """Return the ISO date of each column whose name is a date, in the order of time. The result is
+    empty unless two or more names are dates, all of one format.
+
+    Raises:
+        AmbiguousData: if the names are dates in several formats, in which they differ.
+    """
+    named = [
+        cell for cell in others
+        if (DATE.fullmatch(cell) or MONTH.fullmatch(cell)) and not NUMBER.fullmatch(cell)
+    ]  # fmt: skip
+    if len(named) < 2:
+        return {}
+    found = dict[str, list[str]]()
+    forms = (*FORMATS, *other_formats(named[0])) if options.time_format is None else (
+        options.time_format,)  # fmt: skip
+    for form in forms:
         try:
-            values_ = {cell: datetime.strptime(cell, form).isoformat() for cell in others}
+            dates = [parse_date(cell, form).isoformat() for cell in named]
         except ValueError:
             continue
-        return dict(sorted(values_.items(), key=lambda pair: pair[1]))
-    return None
+        if len(set(dates)) == len(dates) and dates not in found.values():
+            found[form] = dates
+    sorted_ = {form: dates for form, dates in found.items() if dates == sorted(dates)}
+    possible = sorted_ or found
+    if len(possible) > 1:
+        raise AmbiguousData(
+            f"{table.name}: the dates in the header, such as {named[0]!r}, have several readings."
+            f" Choose one: {' or '.join(setting('time_format', form) for form in possible)}.",
+            tuple({"time_format": form} for form in possible),
+        )
+    if not possible:
+        return {}
+    (dates,) = possible.values()
+    return dict(sorted(zip(named, dates, strict=True), key=lambda pair: pair[1]))
 
 
 def _is_wide(
     table: Table, options: ReadOptions, others: Sequence[str], steps: dict[tuple[str, int], str],
-    series: str | None,
+    series: Sequence[str],
 ) -> bool:  # fmt: skip
     """Return whether a table is wide.
 
@@ -181,8 +285,8 @@ def _is_wide(
         return True
     if all(len(values_) == 1 for values_ in of_feature.values()):
         return False
-    if series is not None:
-        return _is_unique(table, series)
+    if series:
+        return _is_unique(table, *series)
     if set(others) - set(steps.values()):
         return False  # a column without a step indicates that each row is a step
     same, *different = {tuple(sorted(values_)) for values_ in of_feature.values()}
