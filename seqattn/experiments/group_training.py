@@ -31,8 +31,7 @@ from seqattn.training import (
     batch_of,
     train_models,
 )
-from seqattn.training.attention_history import read_attention_history
-from seqattn.training.parameter_history import load_parameter_history
+from seqattn.training.histories import load_parameter_history, read_attention_history
 from seqattn.training.threads import choose_threads
 
 

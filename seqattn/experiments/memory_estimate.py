@@ -18,8 +18,8 @@ from seqattn.models import Lengths, count_parameters
 from seqattn.models.memory import activations_per_sequence, attention_weights_per_sequence
 from seqattn.runs.storage import physical_memory
 from seqattn.training.batches import MAX_RESIDENT, is_gathered
-from seqattn.training.parameter_history import history_bytes
-from seqattn.training.validation import validation_chunk_size
+from seqattn.training.histories import history_bytes
+from seqattn.training.objective import validation_chunk_size
 
 NAME_BYTES = 150
 """Estimated number of bytes of the id and the label of a sequence."""

@@ -11,25 +11,147 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from seqattn.errors import DataError, DistributedError, NonFiniteError
 from seqattn.runs import EpochRecord
-from seqattn.training.batch_key import batch_key
-from seqattn.training.compiling import StepCompiler
-from seqattn.training.divergence import (
-    NonFinite,
-    find_non_finite,
-    step_error,
-    validation_error,
-)
-from seqattn.training.epoch_plan import EpochPlan
-from seqattn.training.learner import Learner, build_group
+from seqattn.training.acceleration import StepCompiler
+from seqattn.training.learner import EpochPlan, Learner, batch_key, build_group
+from seqattn.training.objective import validate
+from seqattn.training.optimization import find_ending
 from seqattn.training.process_group import ProcessGroup
-from seqattn.training.schedules import find_ending
-from seqattn.training.session import Session
-from seqattn.training.stacked_params import cache_module_attributes, train_mode
-from seqattn.training.state import RunProgress, RunState, StateSnapshot, TrainingRun, TrainState
-from seqattn.training.validation import validate
+from seqattn.training.state import (
+    RunProgress,
+    RunState,
+    StateSnapshot,
+    TrainingRun,
+    TrainState,
+    cache_module_attributes,
+    train_mode,
+)
+
+
+class Session:
+    """The hooks of a training run. The default methods do nothing.
+
+    If a method raises an exception, training ends with this exception.
+    """
+
+    def log(self, line: str) -> None:
+        """Log a line about the gradient backend."""
+
+    def stop_requested(self) -> bool:
+        """Return whether to save and stop. The loop calls this method after each step."""
+        return False
+
+    def save_due(self) -> bool:
+        """Return whether a save is due.
+
+        The loop calls this method before each step, for a save after the step, and also after each
+        epoch.
+        """
+        return False
+
+    def save(self, progress: Sequence[RunProgress]) -> None:
+        """Save the attribute `state` of each run.
+
+        If saving fails, or the process is killed, some of the runs may be one save ahead of the
+        others.
+        """
+
+    def epoch_end(self, progress: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
+        """Report the end of an epoch, and save the runs in `to_save`.
+
+        Args:
+            progress: progress of the runs that finished the epoch without diverging. The last
+                record of `history` describes the epoch, and `ending` is set for runs that have no
+                epoch left.
+            to_save: progress of the runs to save: all these runs if a save is due, otherwise only
+                the runs that have ended. If saving fails, some runs may be ahead, as after `save`.
+        """
+
+    def diverged(self, progress: RunProgress) -> None:
+        """Save the attribute `state` of a run that diverged, which is the state before the
+        non-finite value."""
+
+
+MAX_IDS = 8
+"""Largest number of sequence ids in an error message."""
+REMEDY = (
+    "Try a lower training.learning_rate, set training.clip_norm, or set data.scaling for your"
+    " own data."
+)
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """A non-finite value of a training step.
+
+    Attributes:
+        row: row of the run.
+        value: the value, which is NaN or infinite.
+        name: name of the value, for messages.
+    """
+
+    row: int
+    value: float
+    name: str
+
+
+def find_non_finite(
+    active_rows: Sequence[int], losses: Sequence[float], norms: Sequence[float]
+) -> list[NonFinite]:
+    """Find the first non-finite value of each active run.
+
+    Args:
+        active_rows: rows of the active runs.
+        losses: (R,) training losses.
+        norms: (R,) norms of the gradients.
+    """
+    non_finite = []
+    for k in active_rows:
+        for value, name in ((losses[k], "training loss"), (norms[k], "gradient's norm")):
+            if not math.isfinite(value):
+                non_finite.append(NonFinite(k, value, name))
+                break
+    return non_finite
+
+
+def step_error(
+    non_finite: NonFinite, state: TrainState, learner: Learner, plan: EpochPlan
+) -> NonFiniteError:
+    """Build the error for a non-finite value in the next step of a state."""
+    row, value, name = non_finite.row, non_finite.value, non_finite.name
+    run = state.progress[row].run
+    sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)
+    batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
+    more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""
+    return NonFiniteError(
+        f"The {name} is {value} in epoch {state.epoch + 1}, step {state.step + 1}, at learning"
+        f" rate {plan.learning_rates[row]:g}, in a batch of {batch}{more}. The weights were not"
+        f" updated with it, and the newest checkpoint was saved before it. {REMEDY}",
+        state.epoch + 1,
+        state.step + 1,
+    )
+
+
+def validation_error(value: float, k: int, state: TrainState, plan: EpochPlan) -> NonFiniteError:
+    """Build the error for a non-finite validation loss.
+
+    Args:
+        value: the validation loss.
+        k: row of the run.
+        state: state after all steps of the epoch.
+        plan: the plan of the epoch.
+    """
+    return NonFiniteError(
+        f"The validation loss is {value} after epoch {state.epoch + 1}, at learning rate"
+        f" {plan.learning_rates[k]:g}. All losses and gradients of the epoch were finite, and"
+        " all its updates were made; the newest checkpoint was saved before this validation."
+        f" {REMEDY}",
+        state.epoch + 1,
+        None,
+    )
 
 
 def train_models(

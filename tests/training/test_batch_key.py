@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from seqattn.config import Training
-from seqattn.training.batch_key import PER_RUN
+from seqattn.training.learner import PER_RUN
 from tests.conftest import ROOT
 
-FILES = [ROOT / "seqattn" / "training" / f"{name}.py" for name in ("learner", "loop", "divergence")]
+FILES = [ROOT / "seqattn" / "training" / f"{name}.py" for name in ("learner", "loop")]
 OF_GROUP = {"self.config", "learner.config"}
 
 

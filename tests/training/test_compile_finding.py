@@ -9,8 +9,8 @@ import pytest
 
 from seqattn.data import load_data
 from seqattn.models import build_model
-from seqattn.training import TrainingRun, compiling, to_tensors
-from seqattn.training.compiling import StepCompiler
+from seqattn.training import TrainingRun, acceleration, to_tensors
+from seqattn.training.acceleration import StepCompiler
 from seqattn.training.objective import AutogradLoss
 from tests.grouped import small_config
 from tests.training_session import trained
@@ -36,7 +36,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch, durations: Any) -> list[int]:
         compiled.append(epoch)
         loss_fn.name += ", a step compiled"
 
-    monkeypatch.setattr(compiling, "COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(acceleration, "COMPILE_SECONDS", 0.0)
     monkeypatch.setattr(StepCompiler, "after_epoch", timed)
     monkeypatch.setattr(AutogradLoss, "compile", compile_step)
     runs = []

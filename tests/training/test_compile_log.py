@@ -10,9 +10,9 @@ import torch
 
 from seqattn.data import load_data
 from seqattn.models import build_model
-from seqattn.training import Batch, TrainingRun, compiling, to_tensors
-from seqattn.training.compiling import StepCompiler
-from seqattn.training.data_loader import DataLoader
+from seqattn.training import Batch, TrainingRun, acceleration, to_tensors
+from seqattn.training.acceleration import StepCompiler
+from seqattn.training.batches import DataLoader
 from tests.grouped import small_config
 from tests.training_session import trained
 
@@ -44,7 +44,7 @@ def test_a_failed_compile_is_logged_once_with_its_reason(
         after_epoch(compiler, next(seconds), epochs_left, batch)
 
     monkeypatch.setattr(torch, "compile", lambda plain, backend: broken)
-    monkeypatch.setattr(compiling, "COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(acceleration, "COMPILE_SECONDS", 0.0)
     monkeypatch.setattr(StepCompiler, "after_epoch", slower)
     messages: list[str] = []
     trained([run_of(precision, 4 + 3 * k, k) for k in range(runs)], log=messages.append)

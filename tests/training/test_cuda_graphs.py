@@ -16,17 +16,17 @@ from seqattn.errors import UsageError
 from seqattn.models import build_model, teacher_forcing
 from seqattn.models.layers import Linear
 from seqattn.training import Batch
-from seqattn.training.compiling import StepCompiler
-from seqattn.training.cuda_graphs import (
+from seqattn.training.acceleration import (
     Computation,
     GraphedLoss,
     RefuseWaiting,
+    StepCompiler,
     WaitsForDeviceError,
     uses_graphs,
 )
+from seqattn.training.learner import StepRNG
 from seqattn.training.objective import LossFn, build_loss
-from seqattn.training.stacked_params import StackedParams
-from seqattn.training.step_rng import StepRNG
+from seqattn.training.state import StackedParams
 
 N, S, T, F = 5, 4, 6, 2
 

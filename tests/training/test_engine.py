@@ -38,18 +38,17 @@ from seqattn.training import (
     RunProgress,
     RunState,
     TrainingRun,
+    acceleration,
     mse_loss,
     to_tensors,
     train_models,
 )
-from seqattn.training import compiling as compiling_module
 from seqattn.training import objective as objective_module
 from seqattn.training import threads as threads_module
-from seqattn.training.compiling import StepCompiler
-from seqattn.training.learner import build_group
+from seqattn.training.acceleration import StepCompiler
+from seqattn.training.learner import StepRNG, build_group
 from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss
-from seqattn.training.stacked_params import StackedParams
-from seqattn.training.step_rng import StepRNG
+from seqattn.training.state import StackedParams
 from seqattn.training.threads import choose_threads
 from tests import training_session
 from tests.conftest import ROOT, F, H, K, N, S, T
@@ -685,7 +684,7 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
     took = iter([1.0, after, after, after])
     trained([run_of(config, torch.float64)], log=log_lines.append)
     assert log_lines == ["autograd"]  # a second of training is no reason to compile
-    monkeypatch.setattr(compiling_module, "COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(acceleration, "COMPILE_SECONDS", 0.0)
     log_lines.clear()
     ended.clear()
     took = iter([1.0, after, after, after])

@@ -8,8 +8,7 @@ import torch
 from seqattn.data import load_data
 from seqattn.models import build_model
 from seqattn.training import RunProgress, TrainingRun, to_tensors
-from seqattn.training.epoch_plan import EpochPlan
-from seqattn.training.learner import build_group
+from seqattn.training.learner import EpochPlan, build_group
 from tests.grouped import small_config
 
 

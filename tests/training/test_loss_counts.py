@@ -9,7 +9,7 @@ import torch
 
 from seqattn.data import load_data
 from seqattn.models import build_model
-from seqattn.training import Batch, TrainingRun, data_loader, to_tensors
+from seqattn.training import Batch, TrainingRun, batches, to_tensors
 from tests.grouped import small_config
 from tests.training_session import trained
 
@@ -28,7 +28,7 @@ def test_each_batch_is_gathered_once(
         gathered.append(places.shape[-1])
         return gather(batch, places)
 
-    monkeypatch.setattr(data_loader, "MAX_SHUFFLED_COPY", 0)
+    monkeypatch.setattr(batches, "MAX_SHUFFLED_COPY", 0)
     monkeypatch.setattr(Batch, "gather", counted)
     config = small_config(training={"epochs": EPOCHS}, data={"variable_length": is_ragged})
     data = load_data(config.data)

@@ -29,21 +29,18 @@ from seqattn.training import (
     load_model,
     load_state,
     mse_loss,
-    optimizers,
+    optimization,
     sample_teacher_forcing,
     save_best,
     save_state,
     teacher_forcing_probability,
     to_tensors,
 )
-from seqattn.training.batches import chunk_slices
+from seqattn.training.batches import chunk_slices, epoch_permutations, shuffled_batches
 from seqattn.training.checkpoints import read_training
-from seqattn.training.data_loader import epoch_permutations, shuffled_batches
-from seqattn.training.objective import AutogradLoss
-from seqattn.training.optimizers import Optimizer
-from seqattn.training.schedules import PlateauDetector
+from seqattn.training.objective import AutogradLoss, validate
+from seqattn.training.optimization import Optimizer, PlateauDetector
 from seqattn.training.state import StepLoss, TrainState
-from seqattn.training.validation import validate
 from tests import training_session
 from tests.conftest import F, N, T
 
@@ -335,7 +332,7 @@ def test_many_runs_step_like_torchs_own_optimizers(
     """Each row of (R, P) weights against an optimizer of its own, in float64, over changing
     gradients, with a rate for all and with rates of their own."""
     if kernels == "functions":
-        monkeypatch.setattr(optimizers, "KERNELS", {"adam": None, "adamw": None})
+        monkeypatch.setattr(optimization, "KERNELS", {"adam": None, "adamw": None})
     name = optimizer.replace("momentum", "sgd")
     knobs = config(optimizer=name, weight_decay=0.1,
                    momentum=0.9 if optimizer == "momentum" else 0.0).training  # fmt: skip
