@@ -14,8 +14,12 @@ from seqattn.config import Config, Generated
 from seqattn.data import Sequences, Splits, fixed_shape
 from seqattn.errors import UsageError, unequal_numbers
 from seqattn.experiments.job import Job
-from seqattn.models import Lengths, count_parameters
-from seqattn.models.memory import activations_per_sequence, attention_weights_per_sequence
+from seqattn.models import (
+    Lengths,
+    activations_per_sequence,
+    attention_weights_per_sequence,
+    count_parameters,
+)
 from seqattn.runs.storage import physical_memory
 from seqattn.training.batches import MAX_RESIDENT, is_gathered
 from seqattn.training.histories import history_bytes

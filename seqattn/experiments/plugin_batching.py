@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqattn.config import Model, as_plain, extension
 from seqattn.models import FeatureSpec, Lengths, ModelOutput, Seq2SeqModel, build_model
-from seqattn.models.plugin_models import check_output
+from seqattn.models.registration import check_output
 from seqattn.training.state import StackedParams, train_mode
 
 R, N, S, T = 3, 5, 7, 4

@@ -24,7 +24,7 @@ FLOORS = [
     ["runs"],
     ["data"],
     ["runs.checkpoint_file"],
-    ["models.numpy_reference", "models.layers"],
+    ["models.layers"],
     ["models.cells"],
     ["models.attention"],
     ["models"],

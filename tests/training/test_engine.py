@@ -23,7 +23,7 @@ from seqattn.data import load_data
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments import group_training
 from seqattn.experiments import resume as resume_module
-from seqattn.models import RecurrentModel, build_model, manual_additive
+from seqattn.models import RecurrentModel, build_model, manual_readout
 from seqattn.models import layers as layers_module
 from seqattn.models.attention import normalizers
 from seqattn.models.manual_backward import (
@@ -191,7 +191,7 @@ def test_an_additive_score_in_blocks_of_few_steps(
         backward(self, plan)
 
     backward = ForwardBackward.backward
-    monkeypatch.setattr(manual_additive, "MAX_BLOCK_SIZE", steps * RUNS * N * S * H)
+    monkeypatch.setattr(manual_readout, "MAX_BLOCK_SIZE", steps * RUNS * N * S * H)
     monkeypatch.setattr(ForwardBackward, "backward", checked)
     test_derived_gradients_are_autograds("additive", RUNS, ragged, coin)
     assert blocks == {steps} and steps < T
