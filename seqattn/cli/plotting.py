@@ -119,8 +119,7 @@ def plot_attention(
     """
     from seqattn.cli.weights import read_weights
     from seqattn.runs import find_run
-    from seqattn.runs.output_files import check_outputs
-    from seqattn.runs.storage import folder_lock
+    from seqattn.runs.storage import check_outputs, folder_lock
 
     input_file, examples = source.input_file, 1 if view.grid else view.examples
     source.check()

@@ -74,12 +74,7 @@ def build_model(
 def count_parameters(
     config: Model, features: FeatureSpec | int, lengths: Lengths | None = None
 ) -> int:
-    """Count the parameter values of a model without allocating them.
-
-    Args:
-        config: the `model` section.
-        features, lengths: see `build_model`.
-    """
+    """Count the parameter values of a model without allocating them."""
     with torch.device("meta"):
         model = _construct(config, features, lengths)
     return sum(parameter.numel() for parameter in model.parameters())
@@ -116,7 +111,6 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
       numbers per attention weight.
 
     Args:
-        S, T: the length of the source and the length of the target.
         alone: whether the run is trained alone, not in a batch with other runs.
     """
     if type(model) in PLUGIN_MODELS:
@@ -150,11 +144,7 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
 
 
 def attention_weights_per_sequence(model: Model, S: int, T: int) -> int:
-    """Count the attention weights of one sequence over all layers, heads and kinds of attention.
-
-    Args:
-        S, T: the length of the source and the length of the target.
-    """
+    """Count the attention weights of one sequence over all layers, heads and kinds of attention."""
     if not model.has_attention:
         return 0
     if type(model) in PLUGIN_MODELS:
@@ -171,21 +161,8 @@ def attention_weights_per_sequence(model: Model, S: int, T: int) -> int:
 
 
 __all__ = [
-    "RNG",
-    "AttentionKind",
-    "AttentionMap",
-    "FastWeightsModel",
-    "FeatureSpec",
-    "Lengths",
-    "LinearSkip",
-    "ModelOutput",
-    "RecurrentModel",
-    "SampledActions",
-    "Seq2SeqModel",
-    "TransformerModel",
-    "WeightSemantics",
-    "activations_per_sequence",
-    "attention_weights_per_sequence",
-    "build_model",
-    "count_parameters",
-]
+    "RNG", "AttentionKind", "AttentionMap", "FastWeightsModel", "FeatureSpec", "Lengths",
+    "LinearSkip", "ModelOutput", "RecurrentModel", "SampledActions", "Seq2SeqModel",
+    "TransformerModel", "WeightSemantics", "activations_per_sequence",
+    "attention_weights_per_sequence", "build_model", "count_parameters",
+]  # fmt: skip

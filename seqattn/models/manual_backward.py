@@ -51,6 +51,17 @@ from seqattn.models.op_tape import BatchBuffers, BufferShape, FlatGradient, Mean
 from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.teacher_forcing import Segment, segments
 
+# Measured thresholds. No threshold changes a result by more than rounding.
+MAX_FUSED_TARGET_LENGTH = 8  # largest T for which all segments of a plan are one record
+MAX_PAIRS = 2**25  # largest number of weights in a batch; see `is_faster`
+MAX_HEAD_TERMS = 2**15  # largest (A - 1) * S * H for A heads; see `is_faster`
+MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # smallest R, largest H with the runs innermost
+# Every module of a supported model has one of these classes. A subclass may compute something else.
+SUPPORTED_CLASSES = frozenset({
+    RecurrentModel, nn.ModuleList, GRU, LSTM, RNN, Linear, Attention, Softmax,
+    UniformScore, DotScore, ScaledDotScore, GeneralScore, AdditiveScore,
+})  # fmt: skip
+
 
 class Gates:
     """The elementwise operations of L steps of a cell with G gates.
@@ -289,19 +300,6 @@ class RNNGates(Gates):
 
     def inputs_backward(self, steps: slice) -> None:
         self.tape.record(self.dgi[:, steps].copy_, self.dgh[:, steps])
-
-
-# Measured thresholds. No threshold changes a result by more than rounding.
-MAX_FUSED_TARGET_LENGTH = 8  # largest T for which all segments of a plan are one record
-MAX_PAIRS = 2**25  # largest number of weights in a batch; see `is_faster`
-MAX_HEAD_TERMS = 2**15  # largest (A - 1) * S * H for A heads; see `is_faster`
-MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # smallest R, largest H with the runs innermost
-
-# Every module of a supported model has one of these classes. A subclass may compute something else.
-SUPPORTED_CLASSES = frozenset({
-    RecurrentModel, nn.ModuleList, GRU, LSTM, RNN, Linear, Attention, Softmax,
-    UniformScore, DotScore, ScaledDotScore, GeneralScore, AdditiveScore,
-})  # fmt: skip
 
 
 def supports(model: object) -> bool:

@@ -51,6 +51,10 @@ from seqattn.models.attention.scores import (
 )
 from seqattn.models.op_tape import BatchBuffers, FlatGradient, OpTape
 
+# The largest number of elements of `s` in a block of steps. A larger block does not fit into the
+# caches of common CPUs. No block size changes a result by more than rounding.
+MAX_BLOCK_SIZE = 2**20
+
 
 class Recurrence(Protocol):
     """The states that a readout reads, and the gradients of the states, to which the readout adds.
@@ -345,11 +349,6 @@ class BilinearScores:
         tape.softmax_backward(self.by_head(djoint), self.by_head(weights), total)
         dqueries = self.states.ddecoded[first:last].permute(1, 2, 0, 3)
         tape.matmul(dqueries, djoint, self.keys, dqueries)
-
-
-# The largest number of elements of `s` in a block of steps. A larger block does not fit into the
-# caches of common CPUs. No block size changes a result by more than rounding.
-MAX_BLOCK_SIZE = 2**20
 
 
 class AdditiveScores:

@@ -135,15 +135,7 @@ def _empty_section(base: type[Section], name: str) -> Any:
 def _decorator(
     kind: extension.Kind, name: str, config: type[Section], base: type, registry: dict[Any, Any]
 ) -> Decorator[Any]:
-    """Return the decorator that registers a class.
-
-    Args:
-        kind: the kind of the class, such as `extension.SCORE`.
-        name: the name that selects the class in a config.
-        config: the config section of the class.
-        base: the base class that the class must have.
-        registry: the mapping from config section to class, to which the class is added.
-    """
+    """Return the decorator that registers a class."""
 
     def register(cls: Any) -> Any:
         _check_class(cls, base, kind.noun, name)

@@ -310,20 +310,6 @@ def add_residual(x: Tensor, sublayer: Tensor, norm: LayerNorm, pre_norm: bool) -
     return x + sublayer if pre_norm else norm(x + sublayer)
 
 
-__all__ = [
-    "CrossAttentionTrace",
-    "DecoderLayer",
-    "Dropout",
-    "EncoderLayer",
-    "KVCache",
-    "LearnedPositionalEmbedding",
-    "MultiHeadAttention",
-    "SinusoidalPositionalEncoding",
-    "TransformerEncoderOutput",
-    "TransformerModel",
-]
-
-
 class CrossAttentionTrace(NamedTuple):
     """The tensors of one decoder layer's cross-attention.
 
@@ -432,7 +418,6 @@ class TransformerModel(Seq2SeqModel):
             ValueError: if `teacher_forcing` is False for a sequence at any step after the first, or
                 if T > 1 and `teacher_forcing` is not on the CPU. All steps are computed in one
                 pass, so the output of a step cannot be the input of the next step.
-            UsageError: if the source or the target is longer than `max_length`.
         """
         check_source(source, source_lengths, self.features)
         check_target(source, target, self.features, teacher_forcing)

@@ -28,7 +28,7 @@ from seqattn.plots.style import (
     VERMILION,
     with_style,
 )
-from seqattn.runs.titles import shorten_names
+from seqattn.runs.array_files import shorten_names
 
 MAX_NAME_LETTERS = 34  # longer names of variants are shortened
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from seqattn.plots.attention import Layout
 from seqattn.plots.run_pictures import Panel, attention_panels, draw_panels
 from seqattn.plots.style import as_gif
-from seqattn.runs.output_files import write_output
-from seqattn.runs.titles import sequence_titles
+from seqattn.runs.array_files import sequence_titles
+from seqattn.runs.storage import write_output
 
 Arrays = Mapping[str, NDArray[Any]]
 STRIP_EPOCHS = 8  # number of columns in a picture of an attention history

@@ -40,7 +40,7 @@ from seqattn.plots.style import (
     title_height,
     with_style,
 )
-from seqattn.runs.titles import shorten_name
+from seqattn.runs.array_files import shorten_name
 
 Floats = NDArray[np.floating]
 MAX_TICK_INTERVALS = 5  # on each axis

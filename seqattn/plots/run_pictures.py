@@ -26,9 +26,8 @@ from seqattn.plots.attention import MAP_AXES, Layout, index_offsets
 from seqattn.plots.paths import Details
 from seqattn.plots.style import FORMATS
 from seqattn.runs import RunFolder
-from seqattn.runs.output_files import write_output
-from seqattn.runs.storage import atomic_write
-from seqattn.runs.titles import sequence_titles
+from seqattn.runs.array_files import sequence_titles
+from seqattn.runs.storage import atomic_write, write_output
 
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
@@ -139,7 +138,7 @@ def predictions_picture(
         source, target, forecast, titles=sequence_titles(predictions)[:n],
         features=[str(name) for name in predictions["features"]],
         target_features=[
-            str(name) for name in predictions.get("said", predictions["features"])
+            str(name) for name in predictions["said"]
         ],
         use_rmse=summary["scaled"], details=details,
     )  # fmt: skip

@@ -45,27 +45,9 @@ from seqattn.training.process_group import ProcessGroup
 from seqattn.training.state import RunProgress, RunState, TrainingRun
 
 __all__ = [
-    "Batch",
-    "GatheredBatch",
-    "LearningRate",
-    "LoadedModel",
-    "ProcessGroup",
-    "RunProgress",
-    "RunState",
-    "Session",
-    "TrainingRun",
-    "batch_of",
-    "build_early_stopper",
-    "check_data_unchanged",
-    "file_digests",
-    "load_model",
-    "load_model_at_epoch",
-    "load_state",
-    "mse_loss",
-    "sample_teacher_forcing",
-    "save_best",
-    "save_state",
-    "teacher_forcing_probability",
-    "to_tensors",
-    "train_models",
-]
+    "Batch", "GatheredBatch", "LearningRate", "LoadedModel", "ProcessGroup", "RunProgress",
+    "RunState", "Session", "TrainingRun", "batch_of", "build_early_stopper",
+    "check_data_unchanged", "file_digests", "load_model", "load_model_at_epoch", "load_state",
+    "mse_loss", "sample_teacher_forcing", "save_best", "save_state",
+    "teacher_forcing_probability", "to_tensors", "train_models",
+]  # fmt: skip

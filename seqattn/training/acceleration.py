@@ -21,6 +21,18 @@ from seqattn.models import RNG
 from seqattn.training.batches import Batch, BatchShape
 from seqattn.training.objective import COMPILE_SECONDS, AutogradLoss, LossFn
 
+WARM_UP_PASSES = 2
+"""Number of passes before a capture, in which libraries such as cuBLAS allocate their memory."""
+MAX_REASON = 200
+"""Largest number of characters of a reason in the log."""
+WAITING = frozenset({
+    torch.ops.aten._local_scalar_dense.default,  # item, bool, float, tolist
+    torch.ops.aten.equal.default,
+    torch.ops.aten.nonzero.default,
+    torch.ops.aten.masked_select.default,
+})  # fmt: skip
+"""Operations for which the CPU waits, because it needs the result or the shape of the result."""
+
 
 class StepCompiler:
     """A compiler that decides for each group of runs whether to compile the recurrent step.
@@ -58,12 +70,8 @@ class StepCompiler:
         "on".
 
         Args:
-            mode: value of `training.compile`.
             loss_fn: the loss of the group, which has eager steps.
             batch: function that returns a batch on which a compiled step is tried.
-
-        Raises:
-            UsageError: if the mode is "on" and torch cannot compile on this machine.
         """
         self.mode, self.loss_fn = mode, loss_fn
         self.eager_seconds: float | None = None
@@ -78,9 +86,7 @@ class StepCompiler:
         steps if compilation saved no time.
 
         Args:
-            seconds: duration of the last epoch.
             epochs_left: largest number of remaining epochs of any run.
-            batch: function that returns a batch on which a compiled step is tried.
         """
         loss_fn = self.loss_fn
         if loss_fn.name != self._logged_backend:  # a step could not be captured as a CUDA graph
@@ -108,11 +114,6 @@ class StepCompiler:
 
 Computation = Callable[[], tuple[Tensor, ...]]
 GraphKey = tuple[str, BatchShape, tuple[int, ...], bool]
-
-WARM_UP_PASSES = 2
-"""Number of passes before a capture, in which libraries such as cuBLAS allocate their memory."""
-MAX_REASON = 200
-"""Largest number of characters of a reason in the log."""
 
 
 def uses_graphs(config: Training, model: nn.Module) -> bool:
@@ -300,15 +301,6 @@ class CudaGraphs:
             return results
 
         return replay
-
-
-WAITING = frozenset({
-    torch.ops.aten._local_scalar_dense.default,  # item, bool, float, tolist
-    torch.ops.aten.equal.default,
-    torch.ops.aten.nonzero.default,
-    torch.ops.aten.masked_select.default,
-})  # fmt: skip
-"""Operations for which the CPU waits, because it needs the result or the shape of the result."""
 
 
 class RefuseWaiting(TorchDispatchMode):

@@ -27,6 +27,9 @@ GATHER_CHUNK = 2**18
 """Largest number of values that `GatheredBatch.load` gathers at once."""
 MAX_RESIDENT = 2**22
 """Number of values up to which windows become tensors even if the table is far smaller."""
+MAX_SHUFFLED_COPY = 2**26
+"""Largest number of values in the shuffled copy that an epoch keeps in memory. In float32, such a
+copy needs 256 MB."""
 
 
 class BatchShape(NamedTuple):
@@ -255,9 +258,6 @@ def batch_of(
     A part of windows may become a `GatheredBatch`. Every other part becomes tensors in memory.
 
     Args:
-        part: the sequences.
-        device: device of the tensors.
-        dtype: type of source and target.
         scaling: the transformation to the model's units; None if the part already has these units.
         keep_tensors: whether to convert windows to tensors in memory, unless `is_gathered` returns
             True for them. Pass False to save this memory for a part that is read in order. Each
@@ -342,11 +342,6 @@ def _stack(*tensors: Tensor) -> Tensor:
     if all(tensor is tensors[0] for tensor in tensors):
         return tensors[0].expand(len(tensors), *tensors[0].shape)
     return torch.stack(tensors)
-
-
-MAX_SHUFFLED_COPY = 2**26
-"""Largest number of values in the shuffled copy that an epoch keeps in memory. In float32, such a
-copy needs 256 MB."""
 
 
 class DataLoader:

@@ -32,6 +32,9 @@ from seqattn.training.batches import Batch, GatheredBatch
 
 MAX_PROBES = 8
 MAX_CELLS = 2**15
+MAX_BYTES = 20_000_000
+"""Maximum size of all frames of a run, in bytes. If the frames exceed this size, every second frame
+is dropped."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +125,6 @@ def read_attention_history(folder: RunFolder, epoch: int) -> list[AttentionSnaps
     ]
 
 
-MAX_BYTES = 20_000_000
-"""Maximum size of all frames of a run, in bytes. If the frames exceed this size, every second frame
-is dropped."""
-
 Shapes = Mapping[str, Sequence[int]]
 """The shape of each parameter by name, in the order of a frame."""
 
@@ -151,7 +150,6 @@ def recording_interval(every: int, epoch: int, P: int) -> int | None:
 
     Args:
         every: value of `training.record_attention`.
-        epoch: number of finished epochs.
         P: number of parameter values of the run.
 
     Returns:
@@ -188,23 +186,13 @@ def record_parameters(
 
 
 def history_bytes(every: int | None, epochs: int, P: int) -> int:
-    """Return the size in bytes of the history of a finished run.
-
-    Args:
-        every: value of `training.record_attention`.
-        epochs: number of epochs of the run.
-        P: number of parameter values of the run.
-    """
+    """Return the size in bytes of the history of a finished run."""
     interval = None if every is None else recording_interval(every, epochs, P)
     return 0 if interval is None else 4 * P * (epochs // interval + 1)
 
 
 def describe_interval(every: int | None, epoch: int, P: int) -> str | None:
-    """Return a message about frames that are left out, or None if no frame is left out.
-
-    Args:
-        every, epoch, P: see `recording_interval`.
-    """
+    """Return a message about frames that are left out, or None if no frame is left out."""
     if every is None or (interval := recording_interval(every, epoch, P)) == every:
         return None
     size, budget = f"{4e-6 * P:.3g} MB for an epoch", f"{MAX_BYTES / 1e6:g} MB for all"
@@ -220,13 +208,7 @@ def describe_interval(every: int | None, epoch: int, P: int) -> str | None:
 def write_parameter_history(
     path: Path, history: Sequence[ParameterSnapshot], shapes: Shapes
 ) -> None:
-    """Write a history.
-
-    Args:
-        path: path of the file.
-        history: at least one frame.
-        shapes: shapes of the parameters in a frame.
-    """
+    """Write a history of at least one frame."""
     axes = max((len(shape) for shape in shapes.values()), default=0)
     padded = [[*shape, *[-1] * (axes - len(shape))] for shape in shapes.values()]
     arrays: dict[str, NDArray[Any]] = {
@@ -248,11 +230,6 @@ def load_parameter_history(
     If the run has no file with frames, the function returns an empty list. If the file cannot be
     read or belongs to another model, the function logs the reason and returns an empty list, and
     the next save replaces the file.
-
-    Args:
-        folder: run folder.
-        epoch: last epoch to read.
-        shapes: shapes of the parameters of the model.
     """
     if not folder.parameter_history.exists():
         return []
@@ -271,11 +248,6 @@ def load_parameter_history(
 
 def check_same_shapes(path: Path, arrays: Mapping[str, NDArray[Any]], shapes: Shapes) -> None:
     """Check that a history belongs to a model with these parameters.
-
-    Args:
-        path: path of the file, for messages.
-        arrays: arrays of the file, by name.
-        shapes: shapes of the parameters of the model.
 
     Raises:
         CheckpointError: if the history belongs to another model.
@@ -297,12 +269,7 @@ def parameter_shapes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int,
 
 
 def named_parameters(arrays: Mapping[str, NDArray[Any]], frame: int) -> dict[str, Tensor]:
-    """Return the parameters of one frame, by name.
-
-    Args:
-        arrays: arrays of the file, by name.
-        frame: index of the frame, from 0.
-    """
+    """Return the parameters of one frame, by name."""
     shapes, flat = parameter_shapes(arrays), torch.from_numpy(arrays["parameters"][frame].copy())
     pieces = torch.split(flat, [math.prod(shape) for shape in shapes.values()])
     return {

@@ -35,7 +35,7 @@ from seqattn.training.optimization import (
     teacher_forcing_probability,
 )
 from seqattn.training.process_group import ProcessGroup, Shard
-from seqattn.training.state import RunProgress, StepLoss, TrainingRun, TrainState
+from seqattn.training.state import RunProgress, StepLoss, TrainState
 
 PER_RUN = frozenset({
     "epochs", "learning_rate", "learning_rate_schedule", "clip_norm", "early_stopping",
@@ -46,6 +46,7 @@ PER_RUN = frozenset({
 All runs must still have the same `teacher_forcing.coin`, which determines the shape of the
 teacher-forcing masks.
 """
+STEP_BITS, CALL_BITS = 32, 10
 
 
 def batch_key(features: FeatureSpec, config: Training, parts: Sequence[BatchShape]) -> str:
@@ -56,14 +57,9 @@ def batch_key(features: FeatureSpec, config: Training, parts: Sequence[BatchShap
     Args:
         features: source and target features of the model. Together with the `model` section and
             the lengths, the features determine everything about a model except its weights.
-        config: the section `training`.
-        parts: shapes and masks of the training part and of the validation part.
     """
     shared = {key: value for key, value in as_plain(config).items() if key not in PER_RUN}
     return repr((features, shared, config.teacher_forcing.coin, *parts))
-
-
-STEP_BITS, CALL_BITS = 32, 10
 
 
 class StepRNG:
@@ -148,46 +144,12 @@ class EpochPlan:
         return len(self.teacher_forcing)
 
 
-def build_epoch_plan(
-    runs: Sequence[TrainingRun], learning_rates: list[float], loader: DataLoader, epoch: int
-) -> EpochPlan:
-    """Build the plan of an epoch. The plan depends only on the arguments.
-
-    Args:
-        runs: the run of each row.
-        learning_rates: learning rate of each row.
-        loader: loader of the training sequences.
-        epoch: number of finished epochs.
-    """
-    probabilities = [
-        teacher_forcing_probability(run.config.teacher_forcing, epoch, run.config.epochs)
-        for run in runs
-    ]
-    generators = rngs_for(((run.seed, epoch) for run in runs), "coins")
-    samples = [
-        sample_teacher_forcing(
-            run.config.teacher_forcing, probability, generator, sequences=loader.n,
-            batches=len(loader.batches), steps=loader.T,
-        )
-        for run, probability, generator in zip(runs, probabilities, generators, strict=True)
-    ]  # fmt: skip
-    is_single = len(runs) == 1
-    masks = torch.from_numpy(samples[0] if is_single else np.stack(samples))
-    if runs[0].config.teacher_forcing.coin == "step":
-        # All sequences of a batch share a sample: (T,), or (R, 1, T) for several runs.
-        teacher_forcing = list(masks.squeeze(-2).unbind(0) if is_single else masks.unbind(1))
-    else:
-        teacher_forcing = [masks[..., places, :] for places in loader.own_places]
-    fetch = loader.shuffled([run.seed for run in runs], epoch)
-    return EpochPlan(fetch, teacher_forcing, probabilities, learning_rates)
-
-
 class Learner:
     """The model, loss, optimizer, data loader and schedules of a group.
 
     Attributes:
         config: section `training` of the first run. The learner reads from it only keys that all
-            runs share; `batch_key.PER_RUN` lists the other keys.
+            runs share; `PER_RUN` lists the other keys.
         processes: the processes that share every batch of a single run; None if this process is
             alone.
         params: (R, P) weights of all runs and their gradient.
@@ -239,24 +201,40 @@ class Learner:
         ]
 
     def plan_epoch(self, state: TrainState) -> EpochPlan:
-        """Build the plan of the current epoch of a state.
+        """Build the plan of the current epoch of a state. The plan depends only on the configs,
+        seeds, validation losses and the epoch.
 
         The row of a run that has ended receives the learning rate, teacher forcing and order of the
         first active run, so that the choice of kernels depends only on active runs.
         """
-        first = state.active_rows[0]
+        first, epoch, loader = state.active_rows[0], state.epoch, self.loader
         rows = [k if each.ending is None else first for k, each in enumerate(state.progress)]
         runs = [state.progress[k].run for k in rows]
         learning_rates = [self.rate_schedules[k].value for k in rows]
-        return build_epoch_plan(runs, learning_rates, self.loader, state.epoch)
+        probabilities = [
+            teacher_forcing_probability(run.config.teacher_forcing, epoch, run.config.epochs)
+            for run in runs
+        ]
+        generators = rngs_for(((run.seed, epoch) for run in runs), "coins")
+        samples = [
+            sample_teacher_forcing(
+                run.config.teacher_forcing, probability, generator, sequences=loader.n,
+                batches=len(loader.batches), steps=loader.T,
+            )
+            for run, probability, generator in zip(runs, probabilities, generators, strict=True)
+        ]  # fmt: skip
+        is_single = len(runs) == 1
+        masks = torch.from_numpy(samples[0] if is_single else np.stack(samples))
+        if runs[0].config.teacher_forcing.coin == "step":
+            # All sequences of a batch share a sample: (T,), or (R, 1, T) for several runs.
+            teacher_forcing = list(masks.squeeze(-2).unbind(0) if is_single else masks.unbind(1))
+        else:
+            teacher_forcing = [masks[..., places, :] for places in loader.own_places]
+        fetch = loader.shuffled([run.seed for run in runs], epoch)
+        return EpochPlan(fetch, teacher_forcing, probabilities, learning_rates)
 
     def compute_gradient(self, state: TrainState, plan: EpochPlan) -> StepLoss:
-        """Compute the loss of the next batch, and write its gradient to `params.gradient`.
-
-        Raises:
-            DataError: if the data files are gone or have changed.
-            DistributedError: if another process fails.
-        """
+        """Compute the loss of the next batch, and write its gradient to `params.gradient`."""
         step, weights = state.step, self.params.weights
         batch, teacher_forcing = plan.fetch(step), plan.teacher_forcing[step]
         seeds = [each.run.seed for each in state.progress]
@@ -320,9 +298,6 @@ def build_group(
             gets the row that it had before, in a group with the same number of rows. The results
             are then bit-identical to the results of an uninterrupted training run.
         manual_backward, processes, compiler: see `Learner`.
-
-    Raises:
-        ValueError: if the states of the runs belong to different groups or to the same row.
     """
     # A run that several processes train has a single row, even if it began in a larger group.
     by_row = assign_rows(progress) if processes is None else list(progress)

@@ -28,6 +28,11 @@ from seqattn.training.state import StackedParams, train_mode
 BACKEND = "inductor"
 COMPILE_SECONDS = 40.0
 """Duration of a first compilation in seconds, as measured in docs/performance.md."""
+MAX_SEQUENCES = 512
+"""Largest number of sequences in a chunk that exceeds the batch size of training."""
+MAX_STEPS = 4096
+"""Largest number of steps in a chunk that exceeds the batch size of training. A chunk that fits
+into the CPU cache is faster."""
 
 
 class LossFn(Protocol):
@@ -202,9 +207,7 @@ def build_loss(
     """Stack the models of one config, and build their loss.
 
     Args:
-        models: models of one config, one for each run.
         manual_backward: whether to allow manually derived gradients.
-        source_steps: number of source steps in a batch.
         pairs: number of (source step, target step) pairs in a batch of all runs. For very many
             pairs, manual gradients are no faster than autograd. They need memory for three values
             per pair and head, and with an additive score of K hidden units, for 2 * K more values
@@ -293,13 +296,6 @@ def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
     return total / (keep.sum(dim=(-2, -1)).clamp(min=1) * target.shape[-1])
 
 
-MAX_SEQUENCES = 512
-"""Largest number of sequences in a chunk that exceeds the batch size of training."""
-MAX_STEPS = 4096
-"""Largest number of steps in a chunk that exceeds the batch size of training. A chunk that fits
-into the CPU cache is faster."""
-
-
 def validation_chunk_size(steps: int, batch_size: int) -> int:
     """Compute the number of validation sequences in a chunk.
 
@@ -322,9 +318,6 @@ def validate(
     Sampling", section 1).
 
     Args:
-        loss_fn: the loss of the group.
-        validation: the validation sequences.
-        batch_size: batch size of training; see `validation_chunk_size`.
         processes: the processes that share the sequences; None if this process is alone.
 
     Returns:

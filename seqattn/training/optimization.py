@@ -67,7 +67,6 @@ class Optimizer:
     ) -> None:
         """
         Args:
-            config: the section `training`.
             weights: (R, P) weights, updated in place.
             gradient: (R, P) gradient.
             frozen: columns of the weights that keep their values. Without this argument, weight
@@ -83,35 +82,28 @@ class Optimizer:
         self._update = self._kernel()
 
     def step(self, learning_rates: Sequence[float]) -> None:
-        """Update the weights.
-
-        Args:
-            learning_rates: learning rate of each run.
-        """
+        """Update the weights with the learning rate of each run."""
         kept = [self.weights[:, columns].clone() for columns in self.frozen]
-        self._step(learning_rates)
-        for columns, values in zip(self.frozen, kept, strict=True):
-            self.weights[:, columns] = values
-
-    def _step(self, learning_rates: Sequence[float]) -> None:
         first = learning_rates[0]
         if learning_rates.count(first) == len(learning_rates):
             self._update(first)
-            return
-        step_sizes = torch.tensor(learning_rates, dtype=self.weights.dtype).unsqueeze(1)
-        step_sizes = step_sizes.to(self.weights.device, non_blocking=True)
-        if self.config.optimizer == "sgd":
-            self._update_sgd(step_sizes)
-            return
-        # The updates of Adam and AdamW are linear in the learning rate. An update with rate 1 is
-        # therefore scaled by the learning rate of each run.
-        self.before.copy_(self.weights)
-        self._update(1.0)
-        self.weights.copy_(torch.lerp(self.before, self.weights, step_sizes))
+        else:
+            step_sizes = torch.tensor(learning_rates, dtype=self.weights.dtype).unsqueeze(1)
+            self._update_each(step_sizes.to(self.weights.device, non_blocking=True))
+        for columns, values in zip(self.frozen, kept, strict=True):
+            self.weights[:, columns] = values
 
-    def _update_sgd(self, step_sizes: Tensor) -> None:
-        """Update the weights with the learning rates `step_sizes` (R, 1). With a rate of 1, a small
-        update would be lost by rounding before it is scaled by a rate above 1."""
+    def _update_each(self, step_sizes: Tensor) -> None:
+        """Update the weights with a learning rate of each run, (R, 1)."""
+        if self.config.optimizer != "sgd":
+            # The updates of Adam and AdamW are linear in the learning rate. An update with rate 1
+            # is therefore scaled by the learning rate of each run.
+            self.before.copy_(self.weights)
+            self._update(1.0)
+            self.weights.copy_(torch.lerp(self.before, self.weights, step_sizes))
+            return
+        # With a rate of 1, a small update would be lost by rounding before it is scaled by a rate
+        # above 1.
         update = torch.add(self.gradient, self.weights, alpha=self.config.weight_decay)
         if self.config.momentum:
             momentum = self.buffers["momentum_buffer"]
@@ -213,7 +205,6 @@ def teacher_forcing_probability(config: TeacherForcing, epoch: int, epochs: int)
     The decaying schedules come from Bengio et al. 2015, "Scheduled Sampling", section 2.4.
 
     Args:
-        config: the section `training.teacher_forcing`.
         epoch: number of the epoch, from 0.
         epochs: value of `training.epochs`. A linear schedule spans all epochs unless `over_epochs`
             is set.
@@ -245,11 +236,6 @@ def sample_teacher_forcing(
     """Sample the steps of an epoch that receive the true target.
 
     Args:
-        config: the section `training.teacher_forcing`.
-        probability: probability that a step receives the true target.
-        generator: random number generator of the epoch.
-        sequences: number of training sequences.
-        batches: number of batches in the epoch.
         steps: number of target steps, T.
 
     Returns: an array that is True at each element for which a uniform random number in [0, 1) is
@@ -300,12 +286,7 @@ class PlateauDetector:
 
 def build_early_stopper(config: Training, validation_losses: Iterable[float]) -> PlateauDetector:
     """Build the detector for early stopping. If early stopping is off, the detector never finds a
-    plateau.
-
-    Args:
-        config: the section `training`.
-        validation_losses: validation losses of the finished epochs.
-    """
+    plateau."""
     stopper = PlateauDetector(math.inf)
     if config.early_stopping is not None:
         stopper = PlateauDetector(config.early_stopping.patience, config.early_stopping.min_delta)
@@ -333,7 +314,6 @@ class LearningRate:
     def __init__(self, config: Training, validation_losses: Iterable[float] = ()) -> None:
         """
         Args:
-            config: the section `training`.
             validation_losses: validation losses of the finished epochs.
         """
         self.config, self.epoch, self.factor = config, 0, 1.0
@@ -383,8 +363,6 @@ def find_ending(config: Training, epoch: int, stopper: PlateauDetector) -> Endin
     completes a plateau, because early stopping then skips no epoch.
 
     Args:
-        config: the section `training`.
-        epoch: number of finished epochs.
         stopper: the detector, which has seen the validation losses of these epochs.
     """
     if epoch >= config.epochs:

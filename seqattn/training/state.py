@@ -223,10 +223,10 @@ class RunState(TrainingRecord):
         step: number of finished steps in the current epoch.
         seconds: duration of the current epoch so far, in seconds.
         best_weights: weights after the best epoch, by parameter name.
-        slot: row in a group; None in checkpoints of earlier versions, which did not record the row.
+        slot: row in a group; None if it is unknown.
         environment: the device, the torch version, and the numbers of threads and processes when
-            the state was saved, with the keys of `environment.json`. Earlier versions did not store
-            the numbers. The mapping is empty if the state was not read from a checkpoint.
+            the state was saved, with the keys of `environment.json`. The mapping is empty if the
+            state was not read from a checkpoint.
     """
 
     weights: dict[str, Tensor]
@@ -446,9 +446,17 @@ class TrainState:
         weights = params.get_row(params.weights, k)
         is_best = progress.best_epoch == self.epoch and self.step == 0
         best = weights if is_best else params.get_row(self.best, k)
+        buffers = dict[str, dict[str, Tensor]]()  # by parameter name and buffer name
+        if self.moments and (self.epoch, self.step) != (0, 0):
+            moments = {name: params.get_row(moment, k) for name, moment in self.moments.items()}
+            count = {}
+            if counts_updates(progress.run.config):
+                count["step"] = self.updates.cpu().clone()
+            for key in params.shapes:
+                buffers[key] = {name: kept[key] for name, kept in moments.items()} | count
         return RunState(
             weights=weights,
-            buffers=self._optimizer_buffers(k) if (self.epoch, self.step) != (0, 0) else {},
+            buffers=buffers,
             epoch=self.epoch,
             step=self.step,
             seconds=self.seconds,
@@ -466,14 +474,6 @@ class TrainState:
             slot = Slot(each.run.group_id, k, len(remaining))
             each.state = replace(each.state, slot=slot)
         return remaining
-
-    def _optimizer_buffers(self, k: int) -> dict[str, dict[str, Tensor]]:
-        """Copy the buffers of row k, by parameter name and buffer name."""
-        moments = {name: self.params.get_row(moment, k) for name, moment in self.moments.items()}
-        config = self.progress[k].run.config
-        count = {"step": self.updates.cpu().clone()} if counts_updates(config) else {}
-        names = self.params.shapes if moments else ()
-        return {key: {name: kept[key] for name, kept in moments.items()} | count for key in names}
 
     def set_run_state(self, k: int, run_state: RunState) -> None:
         """Copy the state of a run into row k, and set the position of the group."""

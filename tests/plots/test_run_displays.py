@@ -348,11 +348,7 @@ def test_values_of_the_config_are_in_the_letters_they_were_written_in(mine: RunF
     assert values["data.features"] == '["tüp"]'
 
 
-def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
-    """Before there was `said` in predictions, or a command in environment.json."""
-    predictions = read_arrays(mine.predictions)
-    del predictions["said"]
-    np.savez(mine.predictions, **predictions)
+def test_an_environment_without_a_command_is_read(mine: RunFolder) -> None:
     mine.environment.write_text(json.dumps({"python": "3.11"}))
     content = run_content(mine)
     assert not content["notices"]
@@ -521,7 +517,7 @@ def test_where_it_starts_is_of_a_plane_alone() -> None:
     source = np.array([[[-1.0, 1e5]], [[1.0, -1e5]], [[1.0, 1e5]]])
     predictions: dict[str, Any] = {
         "labels": np.array([], dtype=str), "ids": np.arange(3), "features": ["x", "y"],
-        "source": source, "target": source, "forecast": source,
+        "said": ["x", "y"], "source": source, "target": source, "forecast": source,
         "source_lengths": np.ones(3), "target_lengths": np.ones(3),
     }  # fmt: skip
     assert group_losses(predictions, np.ones(3)) == []
