@@ -36,7 +36,6 @@ FLOORS = [
     ["plots.style"],
     ["plots"],
     ["plots.run_pictures", "plots.comparison_pictures"],
-    ["plots.history_pictures"],
     ["export"],
     ["report"],
     ["experiments"],
