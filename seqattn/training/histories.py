@@ -26,7 +26,7 @@ from torch import Tensor
 from seqattn.data import Sequences
 from seqattn.errors import CheckpointError
 from seqattn.models import Seq2SeqModel
-from seqattn.runs import RunFolder
+from seqattn.runs import RunFolder, masked_weights
 from seqattn.runs.storage import write_arrays
 from seqattn.training.batches import Batch, GatheredBatch
 
@@ -83,14 +83,9 @@ def write_attention_history(
     """Write the snapshots with the ids, labels, lengths and alignment of the probe sequences.
     Weights at padding become NaN."""
     weights = np.stack([snapshot.weights for snapshot in history])
-    P = weights.shape[1]
-    probe = validation.select(slice(0, P))
-    T, S = weights.shape[-2:]
-    steps = np.arange(T) < probe.target_lengths[:, None]
-    points = np.arange(S) < probe.source_lengths[:, None]
-    real = (steps[:, :, None] & points[:, None, :])[None, :, None, None]
+    probe = validation.select(slice(0, weights.shape[1]))
     arrays: dict[str, NDArray[Any]] = {
-        "weights": np.where(real, weights, np.nan).astype(np.float32),
+        **masked_weights({"cross": weights}, probe.source_lengths, probe.target_lengths),
         "axes": np.array(["frame", "sequence", "layer", "head", "target_step", "source_step"]),
         "epochs": np.array([snapshot.epoch for snapshot in history]),
         "meaning": np.array(history[0].meaning),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from seqattn.errors import DataError, DistributedError, NonFiniteError
 from seqattn.runs import EpochRecord
@@ -269,15 +269,8 @@ def _end_finished(state: TrainState, learner: Learner) -> list[int]:
     return [k for k in rows if state.progress[k].ending]
 
 
-@dataclass(frozen=True)
-class NonFinite:
-    """A non-finite value of a training step.
-
-    Attributes:
-        row: row of the run.
-        value: the value, which is NaN or infinite.
-        name: name of the value, for messages.
-    """
+class NonFinite(NamedTuple):
+    """A value of a training step that is NaN or infinite, with its name for messages."""
 
     row: int
     value: float
@@ -288,7 +281,7 @@ def step_error(
     non_finite: NonFinite, state: TrainState, learner: Learner, plan: EpochPlan
 ) -> NonFiniteError:
     """Build the error for a non-finite value in the next step of a state."""
-    row, value, name = non_finite.row, non_finite.value, non_finite.name
+    row, value, name = non_finite
     run = state.progress[row].run
     sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)
     batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
