@@ -18,7 +18,7 @@ import numpy as np
 
 from seqattn.analysis.comparison.statistics import SeedSummary, paired_tests
 from seqattn.runs.checksummed import load_checksummed, save_checksummed
-from seqattn.training.data_loader import epoch_permutations
+from seqattn.training.batches import epoch_permutations
 
 
 def timed(name: str, what: Callable[[], object]) -> None:

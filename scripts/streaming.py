@@ -53,7 +53,7 @@ import json, sys, time
 from seqattn.config import resolve
 from seqattn.data import load_data
 from seqattn.training import batch_of
-from seqattn.training.data_loader import DataLoader
+from seqattn.training.batches import DataLoader
 import seqattn.experiments
 process = peak()
 config = resolve(None, sys.argv[1:]).config

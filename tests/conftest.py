@@ -47,7 +47,7 @@ def commands_train_in_their_own_process() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def no_waiting_for_the_disk() -> Iterator[None]:
     """What this process writes need not outlast a power cut. Commands in processes of their own sync
-    as ever. That there is a sync is held by tests that make it fail: test_files_together.py,
+    as ever. That there is a sync is held by tests that make it fail: test_storage.py,
     test_runs.py, and outputs.failing of `tests/faults`."""
     real = os.fsync, os.sync
     os.fsync, os.sync = lambda file: None, lambda: None

@@ -197,7 +197,7 @@ def check_command(
     """
     from seqattn.data.inspect import inspect_file
     from seqattn.data.setting_names import name_options
-    from seqattn.runs.output_files import check_outputs
+    from seqattn.runs.storage import check_outputs
 
     text.check()
     options = _read_options(columns, text)
@@ -282,7 +282,7 @@ def _show_features(side: str, ragged: Ragged) -> None:
 
 def _draw_sequences(chunk: Chunk, picture: Path) -> None:
     from seqattn.plots import Details, paths_figure, run_pictures
-    from seqattn.runs.titles import shorten_name
+    from seqattn.runs.array_files import shorten_name
 
     n = min(10, len(chunk))
     paths = [chunk.points.of(k)[:MAX_DRAWN_STEPS] for k in range(n)]
@@ -324,7 +324,7 @@ def sample(
     from seqattn.data import load_data
     from seqattn.data.files import file_format
     from seqattn.data.files.sequence_files import write_sequences
-    from seqattn.runs.output_files import check_outputs, write_output
+    from seqattn.runs.storage import check_outputs, write_output
 
     check_outputs({"--output": output}, {"CONFIG": config})
     task = resolve(config, overrides or []).config.data

@@ -123,7 +123,7 @@ def explain_command(
     The command prints the keys, query, scores, weights, context and output. You can compute each
     number from the numbers printed above it. The end of the output lists the exceptions.
     """
-    from seqattn.runs.output_files import check_outputs
+    from seqattn.runs.storage import check_outputs
 
     if figure is not None:
         from seqattn.plots import run_pictures
@@ -134,7 +134,7 @@ def explain_command(
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.analysis.explanation import explain
     from seqattn.data.files.writing import forecast_arrays
-    from seqattn.runs.titles import sequence_titles
+    from seqattn.runs.array_files import sequence_titles
 
     _, trained = open_run(run)
     require_attention(run, trained.config.model)

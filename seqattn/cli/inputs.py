@@ -28,8 +28,7 @@ from seqattn.data.files.writing import (
 )
 from seqattn.data.sequences import Floats
 from seqattn.data.table_style import DEFAULT_STYLE, TableStyle
-from seqattn.runs.output_files import output_file, write_output
-from seqattn.runs.storage import npz_bytes
+from seqattn.runs.storage import npz_bytes, output_file, write_output
 from seqattn.training import LoadedModel
 
 InputChunk = tuple[Chunk, Sequences, tuple[str, ...]]

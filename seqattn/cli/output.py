@@ -122,7 +122,7 @@ def open_text_output(path: Path | None) -> Iterator[TextIO]:
     Args:
         path: the file; None for standard output.
     """
-    from seqattn.runs.output_files import write_output
+    from seqattn.runs.storage import write_output
 
     text = io.StringIO()
     yield text

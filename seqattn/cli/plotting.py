@@ -119,8 +119,7 @@ def plot_attention(
     """
     from seqattn.cli.weights import read_weights
     from seqattn.runs import find_run
-    from seqattn.runs.output_files import check_outputs
-    from seqattn.runs.storage import folder_lock
+    from seqattn.runs.storage import check_outputs, folder_lock
 
     input_file, examples = source.input_file, 1 if view.grid else view.examples
     source.check()
@@ -188,7 +187,7 @@ def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) ->
 
 
 def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, examples: int) -> None:
-    from seqattn.plots import history_pictures, run_pictures
+    from seqattn.plots import run_pictures
 
     if not folder.film.exists():
         raise UsageError(
@@ -199,10 +198,10 @@ def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, exampl
     target = picture.path(folder.path, ["attention_film", *maps.name_parts])
     layer, head = maps.layer or 0, maps.head or 0
     if picture.is_gif:
-        history_pictures.save_animation(film, target, layer=layer, head=head)
+        run_pictures.save_animation(film, target, layer=layer, head=head)
     else:
         run_pictures.save(
-            history_pictures.attention_history_picture(film, examples, layer=layer, head=head),
+            run_pictures.attention_history_picture(film, examples, layer=layer, head=head),
             target,
         )
     note(f"Drew {target}")

@@ -126,7 +126,7 @@ def predict(
         end_on_closed_pipe()
     form = files.format()
 
-    from seqattn.runs.output_files import check_outputs
+    from seqattn.runs.storage import check_outputs
 
     check_outputs(
         {"--output": files.path, "--attention": files.attention},

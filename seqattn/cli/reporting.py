@@ -45,7 +45,7 @@ def report_command(
     """
     from seqattn.report import report as write_report
     from seqattn.report import report_side_by_side
-    from seqattn.runs.output_files import check_outputs
+    from seqattn.runs.storage import check_outputs
 
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--output {output}: is an HTML file. Give a name that ends in .html.")

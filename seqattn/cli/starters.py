@@ -30,7 +30,7 @@ def init_command(
     prints the shipped configs. A config that reads a data file comes with a copy of that file.
     """
     from seqattn.config.starters import build_starter
-    from seqattn.runs.output_files import write_output
+    from seqattn.runs.storage import write_output
 
     starter = build_starter(source, name)
     contents = {Path(file.name): file.read_bytes() for file in starter.data_files}

@@ -40,7 +40,7 @@ def table_command(
     floor and the baselines. CSV contains all digits. The LaTeX table needs the package booktabs.
     """
     from seqattn.analysis.comparison import read_results
-    from seqattn.runs.output_files import check_outputs
+    from seqattn.runs.storage import check_outputs
 
     inputs = {name: file for each in folders for name, file in protected_files(each).items()}
     check_outputs({"--output": output}, inputs)

@@ -44,7 +44,7 @@ def read_weights(
     """
     from seqattn.config import read_stored
     from seqattn.runs import find_run
-    from seqattn.runs.titles import sequence_titles
+    from seqattn.runs.array_files import sequence_titles
 
     folder, checkpoint = find_run(run)
     if input_file is None and checkpoint.resolve() == folder.best.resolve():

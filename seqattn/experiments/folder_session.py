@@ -15,8 +15,11 @@ from seqattn.experiments.trackers import RunTrackers
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import BackgroundWriter, write_transaction
 from seqattn.training import RunProgress, RunState, Session, TrainingRun, save_best, save_state
-from seqattn.training.attention_history import write_attention_history
-from seqattn.training.parameter_history import describe_interval, write_parameter_history
+from seqattn.training.histories import (
+    describe_interval,
+    write_attention_history,
+    write_parameter_history,
+)
 
 
 class RunWriter:

@@ -19,7 +19,7 @@ from seqattn.experiments.results import ReferencesOfData, write_results
 from seqattn.experiments.run_folders import environment_of
 from seqattn.experiments.skip_start import build_initial_model, describe_skip_start
 from seqattn.experiments.trackers import TrackersOfRuns, end_trackers
-from seqattn.runs import train_log
+from seqattn.runs.folder import HANDLER, hold_lines
 from seqattn.runs.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
     Batch,
@@ -31,8 +31,7 @@ from seqattn.training import (
     batch_of,
     train_models,
 )
-from seqattn.training.attention_history import read_attention_history
-from seqattn.training.parameter_history import load_parameter_history
+from seqattn.training.histories import load_parameter_history, read_attention_history
 from seqattn.training.threads import choose_threads
 
 
@@ -77,7 +76,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     processes = resources.processes
     counts = {"threads": threads, "processes": 1 if processes is None else processes.size}
     replaced = [job.folder.path for job in jobs if job.replaces]
-    with train_log.hold_lines(replaced):
+    with hold_lines(replaced):
         _log_start(jobs, resources, threads, reason)
         _show_start_messages(jobs, callbacks)
         states = _states_with_histories(jobs, runs)
@@ -242,7 +241,7 @@ def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
         # A broken pipe comes from a reader of the output, not from a file.
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             place = error.filename or jobs[0].folder.path
-            is_unchanged = all(job.folder.path in train_log.HANDLER.held for job in jobs)
+            is_unchanged = all(job.folder.path in HANDLER.held for job in jobs)
             remedy = (
                 "The earlier run is unchanged. When the problem is solved, repeat the command."
                 if is_unchanged

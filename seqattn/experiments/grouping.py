@@ -25,9 +25,9 @@ from seqattn.experiments.plugin_batching import is_batchable
 from seqattn.experiments.resume import load_checkpoint
 from seqattn.models import FeatureSpec
 from seqattn.training import RunState
-from seqattn.training.batch_key import batch_key
 from seqattn.training.batches import is_gathered, shape_of_batch
-from seqattn.training.compatibility import MUTABLE_ON_RESUME
+from seqattn.training.checkpoints import MUTABLE_ON_RESUME
+from seqattn.training.learner import batch_key
 
 
 def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:

@@ -17,7 +17,7 @@ from seqattn.experiments.starting_point import StartingPoint
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, build_early_stopper
-from seqattn.training.schedules import Ending, find_ending
+from seqattn.training.optimization import Ending, find_ending
 
 if TYPE_CHECKING:
     from seqattn.analysis.comparison.result import ComparisonResult

@@ -14,12 +14,16 @@ from seqattn.config import Config, Generated
 from seqattn.data import Sequences, Splits, fixed_shape
 from seqattn.errors import UsageError, unequal_numbers
 from seqattn.experiments.job import Job
-from seqattn.models import Lengths, count_parameters
-from seqattn.models.memory import activations_per_sequence, attention_weights_per_sequence
+from seqattn.models import (
+    Lengths,
+    activations_per_sequence,
+    attention_weights_per_sequence,
+    count_parameters,
+)
 from seqattn.runs.storage import physical_memory
 from seqattn.training.batches import MAX_RESIDENT, is_gathered
-from seqattn.training.parameter_history import history_bytes
-from seqattn.training.validation import validation_chunk_size
+from seqattn.training.histories import history_bytes
+from seqattn.training.objective import validation_chunk_size
 
 NAME_BYTES = 150
 """Estimated number of bytes of the id and the label of a sequence."""

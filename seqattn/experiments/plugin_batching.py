@@ -14,8 +14,8 @@ from torch import Tensor
 
 from seqattn.config import Model, as_plain, extension
 from seqattn.models import FeatureSpec, Lengths, ModelOutput, Seq2SeqModel, build_model
-from seqattn.models.plugin_models import check_output
-from seqattn.training.stacked_params import StackedParams, train_mode
+from seqattn.models.registration import check_output
+from seqattn.training.state import StackedParams, train_mode
 
 R, N, S, T = 3, 5, 7, 4
 """Numbers of runs and sequences, and maximum numbers of source and target steps, in the comparison.

@@ -15,8 +15,7 @@ from seqattn.experiments.job import Job
 from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import CheckpointFile
 from seqattn.training import LearningRate, RunState, check_data_unchanged
-from seqattn.training.checkpoints import read_training, restore_state
-from seqattn.training.compatibility import MUTABLE_ON_RESUME
+from seqattn.training.checkpoints import MUTABLE_ON_RESUME, read_training, restore_state
 
 
 def load_latest_checkpoint(job: Job) -> Job:

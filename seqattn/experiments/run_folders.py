@@ -14,8 +14,8 @@ from seqattn.errors import FolderLockedError
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.run_environment import rounding_change
 from seqattn.runs import RunFolder
+from seqattn.runs.folder import HANDLER
 from seqattn.runs.storage import atomic_write, exclusive_lock, write_json, write_transaction
-from seqattn.runs.train_log import HANDLER
 
 NOTHING_MISSING = "; nothing is missing"
 """Hint for `raise_if_stopped` after the last file of a run."""

@@ -22,8 +22,7 @@ from seqattn.data import DataSpec, Splits
 from seqattn.errors import CheckpointError, ConfigError
 from seqattn.runs import RunFolder, find_run, seed_of_folder
 from seqattn.runs.checkpoint_file import CheckpointFile, read_checkpoint, write_checkpoint
-from seqattn.training.checkpoints import as_arrays, as_tensors
-from seqattn.training.compatibility import fill_model
+from seqattn.training.checkpoints import as_arrays, as_tensors, fill_model
 
 if TYPE_CHECKING:
     from seqattn.experiments.job import Job

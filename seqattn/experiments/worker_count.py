@@ -19,7 +19,7 @@ from seqattn.config import extension
 from seqattn.data import Splits, Windows
 from seqattn.experiments.group_training import Resources
 from seqattn.experiments.job import Job
-from seqattn.models.memory import activations_per_sequence
+from seqattn.models import activations_per_sequence
 from seqattn.runs.storage import core_count
 from seqattn.training.batches import is_gathered
 from seqattn.training.threads import MIN_MULTIPLICATIONS

@@ -32,9 +32,9 @@ from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.worker_count import expected_seconds
 from seqattn.experiments.worker_main import ENDING_SECONDS, POLL_INTERVAL_SECONDS, work
 from seqattn.experiments.worker_task import WorkerTask
+from seqattn.runs.folder import hold_lines
 from seqattn.runs.fork_server import blocked_stop_signals, start_fork_server
 from seqattn.runs.storage import allow_open_files, physical_memory
-from seqattn.runs.train_log import hold_lines
 
 FILES_PER_WORKER = 3
 """The number of open files of this process for each worker: a connection and two ends of pipes."""

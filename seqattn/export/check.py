@@ -23,7 +23,7 @@ from seqattn.data.sequences import valid_mask
 from seqattn.export.graphs import NEXT, OBSERVED, POINT, WEIGHTS
 from seqattn.export.loop import FORECAST
 from seqattn.export.onnx import LENGTHS, SOURCE, Graphs
-from seqattn.models.memory import attention_weights_per_sequence
+from seqattn.models import attention_weights_per_sequence
 from seqattn.training import LoadedModel
 from seqattn.training.batches import chunk_slices
 

@@ -51,7 +51,7 @@ from seqattn.models.attention import WeightIntervention
 from seqattn.models.attention.scores import join_heads
 from seqattn.models.fast_weights import StateMemory
 from seqattn.models.layers import concat_features
-from seqattn.models.transformer_layers import DecoderLayer
+from seqattn.models.transformer import DecoderLayer
 
 
 class ForceInput:

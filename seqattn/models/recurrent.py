@@ -50,7 +50,6 @@ from seqattn.models.base import (
 )
 from seqattn.models.cells import Bidirectional, Cell, CellFactory, cell_factory, last_valid
 from seqattn.models.layers import Linear, concat_features
-from seqattn.models.noise import NO_NOISE, Noise, dropout_factors
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -60,6 +59,48 @@ from seqattn.models.teacher_forcing import (
     select_decoder_input,
     shift_right,
 )
+
+
+class Noise(NamedTuple):
+    """The random numbers of L decoder steps of a recurrent model.
+
+    Attributes:
+        attention: numbers uniform over [0, 1], (..., N, [A,] L), from which hard attention samples
+            positions; None if the model samples no positions. Rounding to float32 can make a number
+            1.0. [A,] is an axis that exists only with several heads.
+        layer_dropout: for each decoder layer except the first, the dropout factors of the layer's
+            input, (..., N, L, H); empty for no dropout.
+        readout_dropout: dropout factors of the readout's input, (..., N, L, width of this input);
+            None for no dropout.
+    """
+
+    attention: Tensor | None = None
+    layer_dropout: tuple[Tensor, ...] = ()
+    readout_dropout: Tensor | None = None
+
+    def slice_steps(self, first: int, last: int) -> Noise:
+        """Return the random numbers of the steps `first` to `last - 1`."""
+        if self is NO_NOISE:
+            return self
+        return Noise(
+            None if self.attention is None else self.attention[..., first:last],
+            tuple(factors[..., first:last, :] for factors in self.layer_dropout),
+            None if self.readout_dropout is None else self.readout_dropout[..., first:last, :],
+        )
+
+    def drop_readout(self, x: Tensor) -> Tensor:
+        """Apply dropout to the readout's input x (..., N, L, width)."""
+        return x if self.readout_dropout is None else x * self.readout_dropout
+
+
+NO_NOISE = Noise()
+
+
+def dropout_factors(rng: RNG, p: float, like: Tensor, *shape: int) -> Tensor:
+    """Draw dropout factors in the dtype of `like`. A factor is 0 with probability p; otherwise, the
+    factor is 1 / (1 - p)."""
+    kept = rng.uniform("dropout", *shape) >= p
+    return kept.to(like.dtype) / (1 - p)
 
 
 class DecoderState(NamedTuple):

@@ -1,4 +1,4 @@
-"""The decorators with which a plugin registers a model or a part of a model."""
+"""The models and the parts of models that plugins register."""
 
 from __future__ import annotations
 
@@ -19,9 +19,26 @@ from seqattn.models.attention import Location, Normalizer, Score
 from seqattn.models.attention.location_based import LOCATIONS
 from seqattn.models.attention.normalizers import PLUGIN_NORMALIZERS
 from seqattn.models.attention.scores import SCORES
-from seqattn.models.base import Seq2SeqModel
+from seqattn.models.base import ModelOutput, Seq2SeqModel
 from seqattn.models.cells import PLUGIN_CELLS, Cell
-from seqattn.models.plugin_models import PLUGIN_MODELS
+
+PLUGIN_MODELS: dict[type[Section], Callable[..., Seq2SeqModel]] = {}
+"""A mapping from config section to a function (config, features, lengths) that builds the model."""
+
+
+def check_output(output: object, method: str) -> ModelOutput:
+    """Return the output of a model's method, such as "Mean.forecast".
+
+    Raises:
+        PluginError: if the output is not a `ModelOutput`.
+    """
+    if isinstance(output, ModelOutput):
+        return output
+    raise PluginError(
+        f"{method}: must return seqattn.ModelOutput(values), where the values have the shape"
+        f" (..., N, T, F); got {type(output).__name__}."
+    )
+
 
 Class = TypeVar("Class", bound=type)
 Decorator = Callable[[Class], Class]
@@ -118,15 +135,7 @@ def _empty_section(base: type[Section], name: str) -> Any:
 def _decorator(
     kind: extension.Kind, name: str, config: type[Section], base: type, registry: dict[Any, Any]
 ) -> Decorator[Any]:
-    """Return the decorator that registers a class.
-
-    Args:
-        kind: the kind of the class, such as `extension.SCORE`.
-        name: the name that selects the class in a config.
-        config: the config section of the class.
-        base: the base class that the class must have.
-        registry: the mapping from config section to class, to which the class is added.
-    """
+    """Return the decorator that registers a class."""
 
     def register(cls: Any) -> Any:
         _check_class(cls, base, kind.noun, name)

@@ -98,10 +98,6 @@ class LinearSkip(nn.Module):
 
         Returns:
             the output (..., N, steps, G).
-
-        Raises:
-            DataError: if the length of a source is not S.
-            UsageError: if `steps` is greater than T.
         """
         *_, L, _ = source.shape
         self.check_steps(steps)

@@ -2,8 +2,14 @@
 and comparisons."""
 
 from seqattn.plots.attention import attention_figure
-from seqattn.plots.comparison import band_figure, comparison_figure, sweep_figure
-from seqattn.plots.curves import LossHistory, importance_figure, loss_figure
+from seqattn.plots.losses import (
+    LossHistory,
+    band_figure,
+    comparison_figure,
+    importance_figure,
+    loss_figure,
+    sweep_figure,
+)
 from seqattn.plots.paths import Details, paths_figure
 from seqattn.plots.style import as_bytes, as_gif
 from seqattn.plots.vectors import vectors_figure

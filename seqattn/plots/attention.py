@@ -279,7 +279,6 @@ def _set_ticks(axes: Axes, weights: Weights, kind: str, offsets: tuple[int, int]
     """Number the rows and the columns of a heatmap.
 
     Args:
-        axes: the panel.
         weights: the weights, (rows, columns).
         kind: the kind of heatmap; see `attention_figure`.
         offsets: the number of points before the first row, and the number of points before the

@@ -32,8 +32,8 @@ from seqattn.plots import (
     sweep_figure,
 )
 from seqattn.runs import read_lengths
+from seqattn.runs.array_files import shorten_names
 from seqattn.runs.storage import atomic_write
-from seqattn.runs.titles import shorten_names
 
 MAX_TITLE_LETTERS = 24  # longer names of variants are shortened
 MAX_DISTANCE = 8  # largest distance from the true step in a picture of attention weights

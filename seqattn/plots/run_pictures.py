@@ -1,11 +1,11 @@
-"""Functions that draw the pictures of a run from the files of the run folder. The functions do not
-need torch."""
+"""Functions that draw the pictures of a run and of its attention history from the files of the run
+folder. The functions do not need torch."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,10 @@ from seqattn.plots import (
 )
 from seqattn.plots.attention import MAP_AXES, Layout, index_offsets
 from seqattn.plots.paths import Details
-from seqattn.plots.style import FORMATS
+from seqattn.plots.style import FORMATS, as_gif
 from seqattn.runs import RunFolder
-from seqattn.runs.output_files import write_output
-from seqattn.runs.storage import atomic_write
-from seqattn.runs.titles import sequence_titles
+from seqattn.runs.array_files import sequence_titles
+from seqattn.runs.storage import atomic_write, write_output
 
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
@@ -36,6 +35,9 @@ MAX_PANELS = 20
 MAX_GRID_PANELS = 144
 WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
 """The key of the weights in an attention file, by kind of attention."""
+STRIP_EPOCHS = 8  # number of columns in a picture of an attention history
+MAX_STRIP_SEQUENCES = 4
+MAX_FRAMES = 60
 
 
 def draw_run(folder: RunFolder) -> Generator[Path]:
@@ -70,11 +72,7 @@ def figure_of_run(folder: RunFolder, path: Path) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a path that the user chose. The ending of the path selects the format.
-
-    Raises:
-        UsageError: if the ending is not one of `FORMATS`.
-    """
+    """Write a figure to a path that the user chose. The ending of the path selects the format."""
     write_output(path, as_bytes(figure, picture_ending(path)))
 
 
@@ -139,7 +137,7 @@ def predictions_picture(
         source, target, forecast, titles=sequence_titles(predictions)[:n],
         features=[str(name) for name in predictions["features"]],
         target_features=[
-            str(name) for name in predictions.get("said", predictions["features"])
+            str(name) for name in predictions["said"]
         ],
         use_rmse=summary["scaled"], details=details,
     )  # fmt: skip
@@ -203,9 +201,6 @@ def attention_panels(
         kind: "cross", "encoder_self" or "decoder_self".
         layer, head: the index of the layer and the index of the head to draw; None for all layers
             or all heads.
-
-    Raises:
-        UsageError: if the model does not have this kind of attention, this layer or this head.
     """
     weights = attention[_weight_key(attention, kind)]
     _, layers, heads, _, _ = weights.shape
@@ -349,3 +344,72 @@ def _without_padding(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     """Return the rows that contain only finite values."""
     real: NDArray[np.floating] = rows[np.isfinite(rows).all(axis=-1)]
     return real
+
+
+def attention_history_picture(
+    history: Arrays, examples: int, *, layer: int = 0, head: int = 0
+) -> Figure:
+    """Draw the attention history, with one row per sequence and one column per drawn epoch.
+
+    The figure has at most `STRIP_EPOCHS` columns, for evenly spaced recorded epochs, and at most
+    `MAX_STRIP_SEQUENCES` rows.
+
+    Args:
+        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, heads, T, S).
+        examples: the maximum number of sequences.
+        layer, head: the index of the layer and the index of the head.
+    """
+    frames = _history_frames(history, STRIP_EPOCHS, min(examples, MAX_STRIP_SEQUENCES), layer, head)
+    row_titles = [panel.title for panel in frames[0].panels]
+    in_rows = [
+        replace(panel, title="" if row else frame.epoch)
+        for row in range(len(row_titles))
+        for frame in frames
+        for panel in [frame.panels[row]]
+    ]
+    return draw_panels(in_rows, history, Layout(columns=len(frames), row_titles=row_titles))
+
+
+def save_animation(history: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> None:
+    """Write the attention history of the first sequences as an animated GIF.
+
+    Args:
+        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, heads, T, S).
+        path: the file to write.
+        layer, head: the index of the layer and the index of the head.
+    """
+    frames = _history_frames(history, MAX_FRAMES, MAX_STRIP_SEQUENCES, layer, head)
+    largest = float(np.nanmax(np.abs(history["weights"][:, :MAX_STRIP_SEQUENCES, layer, head])))
+    figures = [
+        draw_panels(frame.panels, history, Layout(max_weight=largest, heading=frame.epoch))
+        for frame in frames
+    ]
+    write_output(path, as_gif(figures))
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The heatmaps of an attention history at one epoch.
+
+    Attributes:
+        epoch: the name of the epoch, such as "after epoch 3".
+        panels: one panel per sequence.
+    """
+
+    epoch: str
+    panels: list[Panel]
+
+
+def _history_frames(
+    history: Arrays, max_frames: int, examples: int, layer: int, head: int
+) -> list[_Frame]:
+    """Return the heatmaps at evenly spaced recorded epochs, including the first and the last."""
+    count, titles = len(history["weights"]), sequence_titles(history, "validation")
+    frames = []
+    for k in np.unique(np.linspace(0, count - 1, min(count, max_frames)).round().astype(int)):
+        frame = {**history, "weights": history["weights"][k]}
+        drawn = attention_panels(frame, titles, examples, layer=layer, head=head)
+        epoch = int(history["epochs"][k])
+        name = f"after epoch {epoch}" if epoch else "before training"
+        frames.append(_Frame(name, drawn))
+    return frames

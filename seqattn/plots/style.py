@@ -1,4 +1,4 @@
-"""Style and layout of all figures.
+"""Style, layout and labels of all figures.
 
 The line colors are from the colorblind-safe palette of Okabe and Ito (2008). Most lines also differ
 in their dashes, markers or widths. Names from files are drawn literally: a `$` does not start a
@@ -11,18 +11,22 @@ import functools
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ParamSpec
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib import dates
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
+from numpy.typing import NDArray
 
 Arguments = ParamSpec("Arguments")
 
@@ -51,6 +55,10 @@ DATE_OFFSETS = ["", "%Y", "%Y", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d %H:%M"]
 seconds."""
 FORMATS = ("png", "svg", "pdf")
 """File name endings that `as_bytes` supports."""
+DISTANCES = (4.0, 8.0, 13.0, 19.0, 26.0, 34.0)  # from a point to the edge of its label, in points
+MAX_BARE_DISTANCE = 8.0  # a label at a larger distance has a line to its point
+NUM_DIRECTIONS = 16
+OUTSIDE = 1e3  # cost of an area outside the panel, relative to an overlap of the same area
 
 
 def with_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
@@ -69,7 +77,6 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
     """Return a figure as the content of a picture file. Equal figures give equal bytes.
 
     Args:
-        figure: the figure to draw.
         ending: the ending of the file name, one of `FORMATS`.
     """
     no_date = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -129,7 +136,6 @@ def grid_shape(panels: int, panel_width: float, *, max_width: float = 14.0) -> t
     """Choose the number of rows and columns of a grid of panels, with at most five columns.
 
     Args:
-        panels: the number of panels.
         panel_width: the width of a panel in inches.
         max_width: the maximum width of all columns together in inches.
     """
@@ -164,7 +170,6 @@ def set_layout(
     between figures.
 
     Args:
-        figure: the figure to change.
         panel: the width and the height of the axes of one panel.
         shape: the number of rows and the number of columns.
         left, right, bottom, top: the margins around all panels.
@@ -203,7 +208,6 @@ def tick_width(axis: Axis, size: float) -> float:
     """Return the width of the widest tick label in inches, including the labels of minor ticks.
 
     Args:
-        axis: the axis.
         size: the font size in points.
     """
     labels = axis.get_ticklabels(which="both")
@@ -214,7 +218,6 @@ def title_height(titles: Iterable[str], size: float) -> float:
     """Return the height of the tallest panel title, including the space below the title, in inches.
 
     Args:
-        titles: the titles.
         size: the font size in points.
     """
     lines = max((title.count("\n") + 1 for title in titles), default=0)
@@ -239,3 +242,98 @@ def set_date_ticks(axis: Axis, max_ticks: int) -> None:
     axis.set_major_formatter(
         dates.ConciseDateFormatter(locator, offset_formats=DATE_OFFSETS)  # type: ignore[no-untyped-call]
     )
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label of a point.
+
+    Attributes:
+        text: the text.
+        point: (2,), the coordinates of the point in the units of the axes.
+        away_from: (2,), a position in the same units. If there is space, the label is on the other
+            side of the point.
+        color: the color of the text.
+    """
+
+    text: str
+    point: Floats
+    away_from: Floats
+    color: str
+
+
+def place_labels(
+    axes: Axes, labels: Sequence[Label], size: float, obstacles: Floats, radius: float
+) -> None:
+    """Draw labels next to their points.
+
+    Each label is drawn at the nearest possible place where it is inside the panel and overlaps no
+    earlier label and no obstacle. If there is no such place, the label is drawn at the place with
+    the smallest sum of the overlap and `OUTSIDE` times the area outside the panel. The limits of
+    the axes and the layout of the figure must not change later.
+
+    Args:
+        labels: the labels, with the most important label first.
+        size: the font size in points.
+        obstacles: (n, 2), the coordinates of markers, in the units of the axes.
+        radius: the radius of the markers in points.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    scale = POINTS_PER_INCH / figure.dpi
+    markers = axes.transData.transform(obstacles.reshape(-1, 2)) * scale
+    boxes = np.hstack([markers - radius, markers + radius])
+    panel = np.array(axes.get_window_extent().extents) * scale
+    for label in labels:
+        half = np.array([text_width([label.text], size) * POINTS_PER_INCH, size]) / 2
+        point, away = axes.transData.transform([label.point, label.away_from]) * scale
+        offsets, distances = _candidates(point - away, half)
+        centers = point + offsets
+        places = np.hstack([centers - half, centers + half])
+        costs = _overlaps(places, boxes).sum(axis=1)
+        area = 4 * half.prod()
+        costs += OUTSIDE * (area - _overlaps(places, panel[None])[:, 0])
+        best = int(np.argmin(np.round(costs, 3)))
+        boxes = np.vstack([boxes, places[best]])
+        is_far = distances[best] > MAX_BARE_DISTANCE
+        text = axes.annotate(
+            label.text, tuple(label.point), xytext=tuple(offsets[best]), fontsize=size,
+            textcoords="offset points", ha="center", va="center_baseline", color=label.color,
+            arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.4, "shrinkB": 0, "shrinkA": 0}
+            if is_far else None, zorder=6,
+        )  # fmt: skip
+        text.set_path_effects([withStroke(linewidth=1.6, foreground="white")])
+
+
+def _candidates(preferred: Floats, half: Floats) -> tuple[Floats, Floats]:
+    """Return the possible offsets of the center of a label from its point, with the best offset
+    first.
+
+    Args:
+        preferred: (2,), the preferred direction; zeros for no preference.
+        half: (2,), half the width and half the height of the label.
+
+    Returns:
+        The offsets (n, 2) and the distances (n,) from the point to the edge of the label, in
+        points.
+    """
+    angles = np.arange(NUM_DIRECTIONS) * 2 * np.pi / NUM_DIRECTIONS
+    turn = angles - np.arctan2(preferred[1], preferred[0]) if preferred.any() else angles
+    angles = angles[np.argsort(-np.cos(turn), kind="stable")]
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    with np.errstate(divide="ignore"):
+        to_edge = (half / np.abs(directions)).min(axis=1)  # from the center of the label
+    distances = np.repeat(DISTANCES, NUM_DIRECTIONS)
+    lengths = distances + np.tile(to_edge, len(DISTANCES))
+    return np.tile(directions, (len(DISTANCES), 1)) * lengths[:, None], distances
+
+
+def _overlaps(one: Floats, other: Floats) -> Floats:
+    """Return the overlap areas (n, m) of each of n boxes with each of m boxes. Each row of an
+    argument is a box (left, bottom, right, top)."""
+    low = np.maximum(one[:, None, :2], other[None, :, :2])
+    high = np.minimum(one[:, None, 2:], other[None, :, 2:])
+    return np.asarray(np.clip(high - low, 0, None).prod(axis=2))

@@ -10,8 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from seqattn.plots.labels import Label, place_labels
-from seqattn.plots.style import BLACK, BLUE, GREY, VERMILION, set_layout, with_style
+from seqattn.plots.style import (
+    BLACK,
+    BLUE,
+    GREY,
+    VERMILION,
+    Label,
+    place_labels,
+    set_layout,
+    with_style,
+)
 
 Floats = NDArray[np.float64]
 MAX_LISTED = 12
@@ -46,7 +54,6 @@ def vectors_figure(
         keys, values: the keys (S, K) and the values (S, V).
         context: (V,), the sum of the weighted values.
         weights: (S,), the attention weights.
-        title: the title of the figure.
         cosines: whether a list beside the left panel gives the cosine of the angle between the
             query and each key.
     """
@@ -108,10 +115,7 @@ def _draw_values(
 
 
 def _project_to_plane(vectors: Floats) -> tuple[Floats, float]:
-    """Project vectors onto the plane of their first two principal directions.
-
-    Args:
-        vectors: (n, K), the vectors.
+    """Project vectors (n, K) onto the plane of their first two principal directions.
 
     Returns:
         The projected vectors, (n, 2), and the share of the squared length that the projection
@@ -157,7 +161,6 @@ def _label_tips(
     Tips of listed vectors that nearly coincide share one label.
 
     Args:
-        axes: the panel.
         arrow: the name and the vector of the main arrow of the panel; None if there is none.
         vectors: (S, 2), the numbered vectors.
         listed: the indices of the vectors to label.

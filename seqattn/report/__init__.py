@@ -27,8 +27,7 @@ from seqattn.analysis.comparison import ComparisonResult, is_comparison, read_co
 from seqattn.errors import UsageError, counted, install_command
 from seqattn.report.content import comparison_content, run_content, runs_content
 from seqattn.runs import PAGE, RunFolder, find_run
-from seqattn.runs.output_files import write_output
-from seqattn.runs.storage import folder_lock
+from seqattn.runs.storage import folder_lock, write_output
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -29,16 +29,17 @@ from seqattn.runs.array_files import (
     masked_weights,
     read_lengths,
 )
-from seqattn.runs.csv_files import METRICS, EpochRecord
-from seqattn.runs.folder import RunFolder
-from seqattn.runs.json_files import read_environment, read_manifest, read_search, read_summary
-from seqattn.runs.lookup import (
+from seqattn.runs.folder import (
+    METRICS,
+    EpochRecord,
+    RunFolder,
     check_folder_available,
     check_run_exists,
     check_summary,
     find_run,
     seed_of_folder,
 )
+from seqattn.runs.json_files import read_environment, read_manifest, read_search, read_summary
 
 COMPARISON = "comparison.json"
 """The name of the manifest of a comparison folder."""

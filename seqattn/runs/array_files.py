@@ -1,5 +1,5 @@
-"""Functions that build the arrays of `attention.npz`, and read and check the NPZ files of a run
-folder.
+"""Functions that build the arrays of `attention.npz`, read and check the NPZ files of a run folder,
+and write the titles of their sequences.
 
 In shapes, N is the number of sequences, L the number of layers, A the number of heads, T the number
 of target steps, S the number of source steps, and F the number of features.
@@ -26,6 +26,7 @@ PER_SEQUENCE = frozenset({
     "source_observed",
 })  # fmt: skip
 """The names of the arrays whose first axis is the axis of sequences."""
+MAX_ID_LETTERS = 20
 
 
 def attention_arrays(
@@ -44,9 +45,7 @@ def attention_arrays(
 
     Args:
         weights: the cross-attention weights (N, L, A, T, S).
-        ids: the ids of the N sequences.
-        source_lengths: the source length of each sequence, (N,).
-        target_lengths: the target length of each sequence, (N,).
+        ids, source_lengths, target_lengths: of the N sequences.
         meaning: the meaning of the weights; see `seqattn.models.AttentionMap`.
         alignment: the true source step of each target step, (N, T), or -1 for a target step without
             a true source step; None if the alignment is unknown.
@@ -73,12 +72,7 @@ def attention_contents(
     alignment: NDArray[np.int64] | None,
 ) -> dict[str, Any]:
     """Return the arrays of an attention file from masked weights, in the order in which the file
-    stores them.
-
-    Args:
-        masked: the weights by array name; see `masked_weights`.
-        ids, source_lengths, target_lengths, meaning, alignment: see `attention_arrays`.
-    """
+    stores them."""
     return {
         "weights": masked["weights"],
         "axes": np.array(["sequence", "layer", "head", "target_step", "source_step"]),
@@ -102,8 +96,7 @@ def masked_weights(
     Args:
         maps: the weights (N, L, A, rows, columns) by kind. The kinds are `cross`, `encoder_self`
             and `decoder_self`.
-        source_lengths: the source length of each sequence, (N,).
-        target_lengths: the target length of each sequence, (N,).
+        source_lengths, target_lengths: of the N sequences.
 
     Returns:
         the weights by array name in the file.
@@ -131,7 +124,6 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
     """Read `predictions.npz`.
 
     Args:
-        path: the file.
         max_rows: the maximum number of sequences to read if the file has a large array; None to
             read all sequences. See `seqattn.runs.storage.read_arrays`.
 
@@ -147,10 +139,7 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
     _, T, outputs = arrays.check_floats("target", N, None, None)
     arrays.check_floats("forecast", N, T, outputs)
     arrays.check_texts("features", F)
-    if "said" in arrays.arrays:  # the target features; files of older versions lack this array
-        arrays.check_texts("said", outputs)
-    elif outputs != F:
-        raise arrays.error("forecast", f"expected {F} features, got {outputs}")
+    arrays.check_texts("said", outputs)  # the target features
     arrays.check_sequences(N, S, T, labels=True)
     arrays.check_times(N, S, T)
     if "source_observed" in arrays.arrays:  # only if source cells were filled
@@ -163,17 +152,10 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
 def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
     """Read `attention.npz`.
 
-    Args:
-        path: the file.
-        max_rows: see `read_predictions`.
-
     Returns:
         the arrays by name, such as `weights` (N, L, A, T, S), the ids, the lengths, and `alignment`
             (N, T) if it is known. The file of a Transformer also has `encoder_self` (N, L, A, S, S)
             and `decoder_self` (N, L, A, T, T).
-
-    Raises:
-        CheckpointError: if the file is missing, or is not an attention file.
     """
     arrays = _CheckedArrays(path, max_rows)
     N, _, _, T, S = arrays.check_floats("weights", None, None, None, None, None)
@@ -186,16 +168,10 @@ def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
 
 
 def read_matching_attention(predictions: Path, path: Path, max_rows: int | None = None) -> Arrays:
-    """Read an attention file. If the predictions file exists, check that both files contain the
-    same sequences.
-
-    Args:
-        predictions: the predictions file.
-        path: the attention file.
-        max_rows: see `read_predictions`.
+    """Read an attention file.
 
     Raises:
-        CheckpointError: if a file cannot be read, or if the files contain different sequences.
+        CheckpointError: if the predictions file exists and contains other sequences.
     """
     attention = read_attention(path, max_rows)
     if not predictions.exists():
@@ -213,11 +189,7 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
 
 
 def read_lengths(path: Path) -> list[tuple[int, int]]:
-    """Read the source and target length of each sequence in `attention.npz`, and no other array.
-
-    Raises:
-        CheckpointError: if the file is missing, or has no lengths.
-    """
+    """Read the source and target length of each sequence in `attention.npz`, and no other array."""
     arrays = _CheckedArrays(path, names={"source_lengths", "target_lengths"})
     N = arrays["source_lengths"].size
     source, target = (arrays.check_ints(f"{side}_lengths", (N,)) for side in ("source", "target"))
@@ -230,9 +202,6 @@ def read_film(path: Path) -> Arrays:
     Returns:
         the arrays by name, such as `weights` (E, P, L, A, T, S) of P probe sequences at E epochs,
             `epochs` (E,), the ids, the labels and the lengths.
-
-    Raises:
-        CheckpointError: if the file is missing, or is not an attention history.
     """
     arrays = _CheckedArrays(path)
     frames, P, _, _, T, S = arrays.check_floats("weights", None, None, None, None, None, None)
@@ -276,14 +245,11 @@ class _CheckedArrays:
         self, path: Path, max_rows: int | None = None, names: Collection[str] | None = None
     ) -> None:
         self.path, self.arrays = path, read_arrays(path, max_rows, names)
-        if max_rows is not None:
-            self._truncate()
-
-    def _truncate(self) -> None:
-        """Truncate all arrays in `PER_SEQUENCE` to the number of rows that were read from the
-        shortest array with three or more axes."""
+        if max_rows is None or "ids" not in self.arrays:
+            return
+        # Only large arrays were read in part; the others are truncated to the same rows.
         rows = min((len(array) for array in self.arrays.values() if array.ndim >= 3), default=0)
-        if "ids" in self.arrays and rows < len(self["ids"]):
+        if rows < len(self["ids"]):
             for key in PER_SEQUENCE & self.arrays.keys():
                 self.arrays[key] = self.arrays[key][:rows]
 
@@ -303,7 +269,6 @@ class _CheckedArrays:
         shape of the array.
 
         Args:
-            key: the name of the array.
             sizes: the expected size of each axis; None accepts any positive size.
         """
         array = self[key]
@@ -370,3 +335,39 @@ class _CheckedArrays:
             steps = self.check_ints("alignment", (N, T))
             if (steps < -1).any() or (steps >= S).any():
                 raise self.error("alignment", f"expected source steps below {S}, or -1")
+
+
+def sequence_titles(arrays: Mapping[str, NDArray[Any]], split: str = "test") -> list[str]:
+    """Return the title of each sequence in a picture or in a text: the name of the split, the id of
+    the sequence (shortened if it is long), and the label of the sequence, if it has one.
+
+    Args:
+        arrays: arrays with the keys "ids" and "labels", such as those of `predictions.npz`.
+        split: the name of the split.
+    """
+    ids = ["".join(c if c.isprintable() else "?" for c in str(name)) for name in arrays["ids"]]
+    labels = [str(label) for label in arrays["labels"]] or [""] * len(ids)
+    return [
+        f"{split} {shorten_name(name, MAX_ID_LETTERS)}" + (f"\n{label}" if label else "")
+        for name, label in zip(ids, labels, strict=True)
+    ]
+
+
+def shorten_name(name: str, max_letters: int) -> str:
+    """Return a name, shortened to at most `max_letters` characters. An ellipsis replaces the middle
+    of a longer name, because long names often have the same beginning."""
+    if len(name) <= max_letters:
+        return name
+    half = max_letters // 2
+    return f"{name[: max_letters - half - 1]}…{name[-half:]}"
+
+
+def shorten_names(names: Sequence[str], max_letters: int) -> list[str]:
+    """Shorten names; see `shorten_name`. If two different names would become equal, the maximum
+    number of characters of all names is increased until they differ."""
+    longest = max(map(len, names), default=0)
+    for letters in range(max_letters, longest):
+        short = [shorten_name(name, letters) for name in names]
+        if len(set(short)) == len(set(names)):
+            return short
+    return list(names)

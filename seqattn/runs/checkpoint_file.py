@@ -26,7 +26,7 @@ VERSION = 3
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """The content of a checkpoint, converted to the current format version.
+    """The content of a checkpoint.
 
     Attributes:
         path: path of the file.
@@ -59,12 +59,6 @@ class CheckpointFile:
         weights, not the weights of the best epoch."""
         return self.below("model.") if self.is_training else self.tensors
 
-    @property
-    def was_streamed(self) -> bool:
-        """Whether an earlier version of seqattn trained the model on `data.kind: stream`."""
-        section = self.metadata["config"].get("data")
-        return isinstance(section, dict) and section.get("kind") == "stream"
-
     @cached_property
     def config(self) -> Config:
         """The config of the run, without its name and the paths of its data files.
@@ -74,7 +68,7 @@ class CheckpointFile:
         """
         plain = self.metadata["config"]
         section = plain.get("data")
-        if isinstance(section, dict) and section.get("kind") in ("file", "stream"):
+        if isinstance(section, dict) and section.get("kind") == "file":
             plain = {**plain, "data": {**section, "path": UNKNOWN_PATH}}
         try:
             return from_plain(plain, str(self.path))
@@ -115,16 +109,8 @@ def write_checkpoint(
     """Write a checkpoint.
 
     Args:
-        path: path of the checkpoint.
-        tensors: the tensors by name.
-        config: config of the run.
-        spec: spec of the data.
         metadata: `kind`, `epoch`, and the other metadata of this kind of checkpoint.
         backup_path: new path of an existing file at `path`; None to replace that file.
-
-    Raises:
-        OSError: if writing fails, or if the content read back from the file differs from what was
-            written.
     """
     common = {
         "version": VERSION,
@@ -135,15 +121,13 @@ def write_checkpoint(
 
 
 def read_checkpoint(path: Path) -> CheckpointFile:
-    """Read a checkpoint of the current or an earlier format version.
+    """Read a checkpoint.
 
     Raises:
-        CheckpointError: if the file is missing, is corrupt, or was not written by this version of
-            seqattn or an earlier one.
+        CheckpointError: if the file cannot be read (see `load_checksummed`), or if it is not a
+            checkpoint.
     """
     metadata, tensors = load_checksummed(path, VERSION)
-    if metadata["version"] == 1:
-        metadata = _from_version_1(metadata)
     if not (
         metadata.get("kind") in ("model", "training")
         and isinstance(metadata.get("config"), dict)
@@ -155,11 +139,7 @@ def read_checkpoint(path: Path) -> CheckpointFile:
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
     """Describe a checkpoint as plain values: the file size, the metadata, and the name, shape, type
-    and range of each tensor.
-
-    Raises:
-        CheckpointError: if the file (see `read_checkpoint`), its config or its spec cannot be read.
-    """
+    and range of each tensor."""
     file = read_checkpoint(path)
     _ = file.config, file.spec  # raises an error if config or spec cannot be read
     tensors = [
@@ -180,18 +160,3 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
 def without_place(plain: dict[str, Any]) -> dict[str, Any]:
     """Return the plain values of a config without its name and the paths of its data files."""
     return {key: value for key, value in without_paths(plain).items() if key != "name"}
-
-
-def _from_version_1(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Convert metadata of version 1 to the current version.
-
-    Version 1 had a single list of features for source and target, and no scaling. Metadata of
-    version 2 needs no conversion, because files of version 2 lack only the checksum.
-    """
-    layout = metadata.get("layout")
-    if isinstance(layout, dict) and isinstance(layout.get("features"), list):
-        F = len(layout["features"])
-        none = {"shift": [0.0] * F, "scale": [1.0] * F}
-        scaling = {"source": none, "target": none, "relative": False}
-        layout = {**layout, "said": layout["features"], "scaling": scaling, "digests": []}
-    return {**metadata, "layout": layout}

@@ -26,7 +26,6 @@ METADATA_KEY = "seqattn"
 CHECKSUM = "checksum"
 PLACEHOLDER = "0" * 64
 MAX_HEADER_BYTES = 16 * 2**20
-FIRST_VERSION_WITH_CHECKSUM = 3
 
 
 def save_checksummed(
@@ -38,15 +37,7 @@ def save_checksummed(
     """Write tensors and metadata. Equal content results in equal bytes.
 
     Args:
-        path: path of the file.
-        tensors: the tensors by name.
-        metadata: metadata as plain values.
         backup_path: new path of an existing file at `path`; None to replace that file.
-
-    Raises:
-        OSError: if writing fails, or if the content read back from the file differs from what was
-            written.
-        ValueError: if a number in the metadata is not finite.
     """
     text = json.dumps({**metadata, CHECKSUM: PLACEHOLDER}, sort_keys=True, allow_nan=False)
     owned = {key: np.asarray(tensor, order="C") for key, tensor in tensors.items()}
@@ -59,43 +50,34 @@ def save_checksummed(
 
 
 def write_plain(path: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Write tensors for other programs, without metadata.
-
-    Raises:
-        OSError: if writing fails.
-    """
+    """Write tensors for other programs, without metadata."""
     owned = {key: np.asarray(tensor, order="C") for key, tensor in tensors.items()}
     atomic_write(path, safetensors.numpy.save(owned))
 
 
-def load_checksummed(path: Path, newest: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def load_checksummed(path: Path, version: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Check a file, and read its metadata and tensors.
-
-    If a file of a version before `FIRST_VERSION_WITH_CHECKSUM` has no checksum, the function does
-    not check the bytes of the file.
-
-    Args:
-        path: path of the file.
-        newest: the newest format version that can be read.
 
     Raises:
         CheckpointError: if the file is missing, corrupt or too large, was not written by seqattn,
-            has a newer version, or contains numbers that are not finite.
+            has another version, or contains numbers that are not finite.
     """
-    raw = _content(path)
+    try:
+        raw = read_regular_file(path, physical_memory())
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such checkpoint.") from None
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from None
     length = int.from_bytes(raw[:8], "little")
     if len(raw) < 8 or length > min(len(raw) - 8, MAX_HEADER_BYTES):
         raise _corrupt(path, "its header is cut short" if raw else "it is empty")
     metadata = _metadata(path, raw[8 : 8 + length])
-    version = metadata["version"]
-    if not 1 <= version <= newest:
+    if metadata["version"] != version:
         raise CheckpointError(
-            f"{path}: has format version {version}; this seqattn reads versions 1 to {newest}."
-            + (" A newer seqattn wrote it." if version > newest else "")
+            f"{path}: has format version {metadata['version']}; this seqattn reads version"
+            f" {version} only."
         )
-    checksum = metadata.pop(CHECKSUM, None)
-    if version >= FIRST_VERSION_WITH_CHECKSUM or checksum is not None:
-        _check_checksum(path, raw, length, checksum)
+    _check_checksum(path, raw, length, metadata.pop(CHECKSUM, None))
     try:
         tensors = safetensors.numpy.load(raw)
     except Exception as error:  # safetensors and NumPy raise errors of several classes
@@ -124,11 +106,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _metadata(path: Path, header: bytes) -> dict[str, Any]:
-    """Parse the header of a file, and return the metadata that seqattn stored in it.
-
-    Raises:
-        CheckpointError: if the file is not a safetensors file that seqattn wrote.
-    """
+    """Parse the header of a file, and return the metadata that seqattn stored in it."""
     try:
         metadata = json.loads(json.loads(header)["__metadata__"][METADATA_KEY])
         if not isinstance(metadata["version"], int):
@@ -146,27 +124,9 @@ def _metadata(path: Path, header: bytes) -> dict[str, Any]:
     return found
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return read_regular_file(path, physical_memory())
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such checkpoint.") from None
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from None
-
-
 def _check_checksum(path: Path, raw: bytes, length: int, checksum: Any) -> None:
-    """Check that the checksum in the metadata is the checksum of the file.
-
-    Args:
-        path: path of the file, for messages.
-        raw: content of the file.
-        length: length of the header in bytes.
-        checksum: value in the metadata, or None if it is missing.
-
-    Raises:
-        CheckpointError: if the checksum is missing or wrong.
-    """
+    """Check that the checksum in the metadata, or None, is the checksum of the content `raw`, whose
+    header has `length` bytes."""
     found = b""
     if isinstance(checksum, str) and len(checksum) == len(PLACEHOLDER) and checksum.isascii():
         found = checksum.encode()

@@ -1,24 +1,51 @@
-"""The run folder: the paths of its files, and methods that read, write and remove these files."""
+"""The run folder: its files and its log, and functions that find a run.
+
+Each line of `train.log` comes from a record of the logger `seqattn.run`. The attribute `run_folder`
+of the record is the run folder. The record is always written to `train.log`, regardless of the
+configuration of `logging`. The other handlers then receive the record, subject to levels, filters
+and `logging.disable`.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import dataclasses
+import io
+import logging
+import math
 import os
 import re
+import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
+from seqattn.config import leaves, nearest
 from seqattn.config.files import describe_absence
-from seqattn.errors import CheckpointError
-from seqattn.runs import array_files, csv_files, json_files, train_log
+from seqattn.errors import CheckpointError, UsageError, counted
+from seqattn.runs import array_files, json_files
 from seqattn.runs.checksummed import read_metadata
-from seqattn.runs.csv_files import EpochRecord
-from seqattn.runs.storage import LOCK_NAME, TMP_SUFFIX, write_json
+from seqattn.runs.storage import (
+    LOCK_NAME,
+    TMP_SUFFIX,
+    atomic_write,
+    open_to_append,
+    read_regular_file,
+    write_json,
+)
 
+TRAIN_LOG = "train.log"
+PACKAGE, LOGGER = logging.getLogger("seqattn"), logging.getLogger("seqattn.run")
+if PACKAGE.level == logging.NOTSET:  # the level of the root logger would hide INFO
+    PACKAGE.setLevel(logging.INFO)
+SPLIT = ("sequence", "part", "first_step", "last_step")
+DATA_FILES = ("file", "sha256")
 DERIVED_ARTIFACTS = re.compile(
     r"report\.html|attention_film(-(layer\d+|head\d+))*\.(png|svg|pdf|gif)"
     r"|attention(-(grid|input|best|last|previous|encoder_self|decoder_self|layer\d+|head\d+))*"
@@ -26,6 +53,135 @@ DERIVED_ARTIFACTS = re.compile(
 )
 """A pattern for the default names of the report and of the pictures that commands draw after
 training."""
+PARENTS_OF_RUNS = {
+    "seed-*": "folder of many seeds", "*/seed-*": "comparison", "trial-*": "search folder"
+}  # fmt: skip
+"""The kinds of folders that contain runs, by the path pattern of these runs."""
+
+
+class TrainLogHandler(logging.Handler):
+    """A handler that appends a record to the `train.log` in the folder `record.run_folder`.
+
+    The file is closed after each line, so threads, forked processes and many runs can share the
+    handler.
+
+    Attributes:
+        held: the lines of each folder in a `hold_lines` block.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[Path, list[str]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append the record. An `OSError` is raised; other handlers of `logging` print such
+        an error and continue."""
+        folder: Path = vars(record)["run_folder"]
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        line = f"{stamp} {record.msg}\n"
+        if folder in self.held:
+            self.held[folder].append(line)
+            return
+        with open_to_append(folder / TRAIN_LOG) as file:
+            file.write(line)
+
+
+HANDLER = TrainLogHandler()
+
+
+@contextlib.contextmanager
+def hold_lines(folders: Sequence[Path]) -> Iterator[None]:
+    """Keep the lines for the logs of these folders in memory during the `with` block. A new run
+    uses this while its folder still contains the run that it will replace.
+
+    `HANDLER.held.pop(FOLDER)` ends this for one folder and returns its lines. At the end of the
+    block, the lines of the other folders are discarded.
+    """
+    HANDLER.held.update((folder, []) for folder in folders)
+    try:
+        yield
+    finally:
+        for folder in folders:
+            HANDLER.held.pop(folder, None)
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """A row of `metrics.csv`.
+
+    Attributes:
+        epoch: the number of the epoch, counted from 1.
+        train_loss: the mean squared error on the training batches, with the teacher forcing of the
+            epoch.
+        validation_loss: the free-running mean squared error on the validation part.
+        validation_loss_teacher_forced: the mean squared error on the validation part if each
+            decoder input is the true previous step.
+        learning_rate: the learning rate of the epoch.
+        teacher_forcing: the teacher-forcing probability of the epoch.
+        seconds: the wall time of the epoch in seconds, including validation. If runs are trained in
+            a group, `seconds` is the wall time of the group, divided by the number of runs that
+            trained in the epoch.
+    """
+
+    epoch: int
+    train_loss: float
+    validation_loss: float
+    validation_loss_teacher_forced: float
+    learning_rate: float
+    teacher_forcing: float
+    seconds: float
+
+    def as_row(self) -> list[float]:
+        return [float(getattr(self, name)) for name in METRICS]
+
+    @classmethod
+    def from_row(cls, row: Sequence[float]) -> EpochRecord:
+        """Convert a row of `metrics.csv` to a record.
+
+        Raises:
+            ValueError: if the row is empty, if a number is not finite, or if the epoch is not an
+                integer.
+            TypeError: if the row is not empty, but does not have one number for each name in
+                `METRICS`.
+        """
+        epoch, *rest = row
+        if not (all(map(math.isfinite, row)) and float(epoch).is_integer()):
+            raise ValueError(f"epoch {epoch:g} has a number that training never writes")
+        return cls(int(epoch), *rest)
+
+
+METRICS = tuple(field.name for field in dataclasses.fields(EpochRecord))
+
+
+def _write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    atomic_write(path, text.getvalue().encode())
+
+
+def _read_rows(path: Path, header: Sequence[str], *, missing_ok: bool = False) -> list[list[str]]:
+    """Read the rows below the header. With `missing_ok`, a missing file has no rows.
+
+    Raises:
+        CheckpointError: if the file cannot be read, has another header, or has a row of another
+            length.
+    """
+    if missing_ok and not os.path.lexists(path):
+        return []
+    try:
+        text = io.TextIOWrapper(io.BytesIO(read_regular_file(path)), "utf-8", newline="")
+        found, *rows = list(csv.reader(text)) or [[]]
+        if found != [*header]:
+            raise ValueError(f"its header is not {','.join(header)}")
+        for number, row in enumerate(rows, 1):
+            if len(row) != len(header):
+                raise ValueError(f"row {number} has {len(row)} cells instead of {len(header)}")
+    except (OSError, ValueError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"{path}: cannot be read: {reason}.") from None
+    return rows
 
 
 class _FilePath:
@@ -46,7 +202,7 @@ class RunFolder:
 
     config = _FilePath("config.yaml")
     environment = _FilePath("environment.json")
-    log = _FilePath(train_log.TRAIN_LOG)
+    log = _FilePath(TRAIN_LOG)
     metrics = _FilePath("metrics.csv")
     split = _FilePath("split.csv")
     data_files = _FilePath("files.csv")
@@ -125,7 +281,9 @@ class RunFolder:
         continues."""
         # The summary is removed first, because a reader that finds a summary expects the other
         # files.
-        for file in (self.summary, *self._results, *self._derived_artifacts()):
+        present = self.path.iterdir() if self.path.is_dir() else ()
+        derived = [file for file in present if DERIVED_ARTIFACTS.fullmatch(file.name)]
+        for file in (self.summary, *self._results, *derived):
             file.unlink(missing_ok=True)
 
     def clear(self, wandb_id: str | None = None) -> None:
@@ -166,32 +324,54 @@ class RunFolder:
         for file in self.tensorboard.glob("events.out.tfevents.*"):
             file.unlink(missing_ok=True)
 
-    def _derived_artifacts(self) -> list[Path]:
-        if not self.path.is_dir():
-            return []
-        return [file for file in self.path.iterdir() if DERIVED_ARTIFACTS.fullmatch(file.name)]
-
     def log_line(self, text: str) -> None:
-        """Write each line of a text to `train.log`; see `seqattn.runs.train_log`."""
-        train_log.log_line(self.path, text, stacklevel=2)
+        """Write each line of a text to `train.log`."""
+        file, number, function, _ = LOGGER.findCaller(stacklevel=2)
+        for line in text.splitlines():
+            record = LOGGER.makeRecord(
+                LOGGER.name, logging.INFO, file, number, line, (), None, function,
+                {"run_folder": self.path},
+            )  # fmt: skip
+            HANDLER.handle(record)
+            if LOGGER.isEnabledFor(logging.INFO):
+                LOGGER.handle(record)
 
     def write_metrics(self, history: Sequence[EpochRecord]) -> None:
-        csv_files.write_metrics(self.metrics, history)
+        rows = ([getattr(record, name) for name in METRICS] for record in history)
+        _write_rows(self.metrics, METRICS, rows)
 
     def read_metrics(self) -> list[EpochRecord]:
-        return csv_files.read_metrics(self.metrics)
+        """Read `metrics.csv`, the history of the run.
+
+        Raises:
+            CheckpointError: if the file is missing, or is not a metrics file.
+        """
+        rows = _read_rows(self.metrics, METRICS)
+        try:
+            history = [EpochRecord.from_row([float(cell) for cell in row]) for row in rows]
+            if [record.epoch for record in history] != list(range(1, len(history) + 1)):
+                raise ValueError("its epochs are not numbered from 1")
+        except ValueError as error:
+            raise CheckpointError(f"{self.metrics}: cannot be read: {error}.") from None
+        return history
 
     def write_split(self, split: Sequence[tuple[str, str, str, str]]) -> None:
-        csv_files.write_split(self.split, split)
+        """Write `split.csv`. Each row describes a range of time steps that one part of the data
+        takes from a series: the id of the series, the part, and the first and last step of the
+        range."""
+        _write_rows(self.split, SPLIT, split)
 
     def read_split(self) -> list[tuple[str, ...]]:
-        return csv_files.read_split(self.split)
+        """Read `split.csv`. Return an empty list if the file is missing."""
+        return [tuple(row) for row in _read_rows(self.split, SPLIT, missing_ok=True)]
 
     def write_data_files(self, digests: Mapping[str, str]) -> None:
-        csv_files.write_data_files(self.data_files, digests)
+        """Write `files.csv`, with the names and the SHA-256 digests of the data files."""
+        _write_rows(self.data_files, DATA_FILES, digests.items())
 
     def read_data_files(self) -> dict[str, str]:
-        return csv_files.read_data_files(self.data_files)
+        """Read `files.csv`. Return an empty dict if the file is missing."""
+        return dict(_read_rows(self.data_files, DATA_FILES, missing_ok=True))
 
     def write_trackers(self, records: Mapping[str, Any]) -> None:
         write_json(self.trackers, records)
@@ -219,8 +399,7 @@ class RunFolder:
             weights = read_metadata(self.best)
         except CheckpointError:  # for the commands that need the weights
             return summary
-        # Checkpoints of older versions lack the loss.
-        loss = weights.get("validation_loss", summary["validation_loss"])
+        loss = weights.get("validation_loss")
         if (weights.get("epoch"), loss) != (summary["best_epoch"], summary["validation_loss"]):
             raise CheckpointError(
                 f"{self.summary}: has the results of epoch {summary['best_epoch']} with the"
@@ -233,11 +412,7 @@ class RunFolder:
 
     def divergence(self) -> str | None:
         """Return the reason why the run diverged, or None if the run did not diverge or has no
-        summary yet.
-
-        Raises:
-            CheckpointError: if `summary.json` cannot be read.
-        """
+        summary yet."""
         reason = self.read_summary().get("diverged") if self.summary.is_file() else None
         return None if reason is None else str(reason)
 
@@ -265,3 +440,121 @@ class RunFolder:
 
     def read_parameter_history(self) -> dict[str, NDArray[Any]]:
         return array_files.read_parameter_history(self.parameter_history)
+
+
+def find_run(path: Path) -> tuple[RunFolder, Path]:
+    """Find the folder and the checkpoint that a RUN argument of a command selects.
+
+    Args:
+        path: a checkpoint file or a run folder. A run folder selects the best checkpoint of the
+            run.
+
+    Returns:
+        the run folder, and the path of the checkpoint.
+
+    Raises:
+        CheckpointError: if the path is neither a run folder nor a file.
+    """
+    if path.is_dir():
+        folder = RunFolder(path)
+        if folder.is_run or folder.best.exists():
+            return folder, folder.best
+        for pattern, kind in PARENTS_OF_RUNS.items():
+            runs = [each for each in sorted(path.glob(pattern)) if RunFolder(each).is_run]
+            report = f" `seqattn report {shlex.quote(str(path))}` describes all."
+            if runs:
+                raise CheckpointError(
+                    f"{path}: is a {kind}, and this command needs one run. Give one of its"
+                    f" {counted(len(runs), 'run')}, such as {runs[0]}."
+                    + ("" if pattern == "trial-*" else report)
+                )
+        raise CheckpointError(f"{path}: is not a run folder ({folder.missing_files}).")
+    if path.is_file():
+        return RunFolder(path.resolve().parent.parent), path
+    raise CheckpointError(
+        f"{path}: no such run. Give a run folder such as outputs/squares, or a checkpoint in one."
+    )
+
+
+def seed_of_folder(path: Path) -> int | None:
+    """Return K if the name of a folder is `seed-K` with a number K, and None otherwise."""
+    prefix, _, number = path.name.partition("seed-")
+    is_number = not prefix and number.isascii() and number.isdigit()
+    return int(number) if is_number and number == str(int(number)) else None
+
+
+def check_run_exists(path: Path) -> None:
+    """Check that the folder of a run, or of many seeds, to be resumed exists.
+
+    Raises:
+        CheckpointError: if the folder does not exist.
+    """
+    if path.exists():
+        return
+    siblings = [each.name for each in sorted(path.parent.glob("*")) if each.is_dir()]
+    close = nearest(path.name, siblings)
+    hint = f" Did you mean --name {shlex.quote(close)}?" if close else ""
+    raise CheckpointError(
+        f"{path}: no such run, so there is nothing to continue. Leave out --resume to start a new"
+        f" run.{hint}"
+    )
+
+
+def check_summary(folder: RunFolder, model: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Read `summary.json`, and compare it with `model` and `seed` of the config and, if the run has
+    not diverged, with `metrics.csv`.
+
+    Raises:
+        CheckpointError: if the files belong to different runs.
+    """
+    summary, mismatch = folder.read_summary(), ""
+    if summary["seed"] != seed:
+        mismatch = f"seed: is {summary['seed']}, but {folder.config.name} has {seed}"
+    elif summary.get("diverged"):
+        return summary
+    old, new = dict(leaves(summary.get("model", {}))), dict(leaves(model))
+    if not mismatch and any(old[key] != new[key] for key in old.keys() & new.keys()):
+        mismatch = f"model: differs from {folder.config.name}"
+    if not mismatch and folder.metrics.exists():
+        history, best, name = folder.read_metrics(), summary["best_epoch"], folder.metrics.name
+        if len(history) != summary["epochs"]:
+            mismatch = f"epochs: is {summary['epochs']}, but {name} has {len(history)}"
+        elif history[best - 1].validation_loss != summary["validation_loss"]:
+            mismatch = f"validation_loss: differs from epoch {best} of {name}"
+    if mismatch:
+        raise CheckpointError(
+            f"{folder.summary}: {mismatch}, so it belongs to another run. Remove it and resume the"
+            " run (--resume) to write it again."
+        )
+    return summary
+
+
+def check_folder_available(folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
+    """Check that training may write to a folder.
+
+    Raises:
+        UsageError: if training must not write to the folder, or if both `resume` and `overwrite`
+            are true.
+    """
+    path = folder.path
+    if resume and overwrite:
+        raise UsageError("--resume and --overwrite exclude each other; give one of them.")
+    if folder.is_available:
+        return
+    if not path.is_dir():
+        raise UsageError(f"{path}: exists and is not a folder. Choose another --name.")
+    if not folder.is_run:
+        raise UsageError(
+            f"{path}: exists and is not a run folder ({folder.missing_files}), so it is not"
+            " changed. Choose another --name."
+        )
+    if folder.last.parent.is_symlink():
+        raise UsageError(
+            f"{folder.last.parent}: is a symbolic link, but checkpoints must be in the run folder."
+            " Link the whole run folder instead."
+        )
+    if not (resume or overwrite):
+        raise UsageError(
+            f"{path}: already has a run. Continue it (--resume), replace it (--overwrite), or"
+            " choose another --name."
+        )

@@ -2,8 +2,7 @@
 these files check the content against the schema.
 
 If a file does not match its schema, for example because it was edited, these functions raise a
-`CheckpointError` that names the file, the key and the expected value. Unknown keys are ignored, so
-files of newer versions can be read.
+`CheckpointError` that names the file, the key and the expected value. Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ class _EndedRun(_Stored):
 
     name: Text
     seed: Count
-    skipped_checkpoints: list[Text] = []  # older versions do not write this key and the next two
+    skipped_checkpoints: list[Text] = []
     interrupted: bool = False
     start_from: StoredStart | None = None
 
@@ -155,10 +154,10 @@ class Summary(_EndedRun):
     beats_best_baseline: bool
     scaled: bool
     features: Annotated[list[str], Field(min_length=1)]
-    units: dict[str, str] = {}  # files of older versions lack this key and the next
+    units: dict[str, str] = {}
     task: Text = ""
     rmse: dict[str, list[Loss | None]]
-    metrics: Metrics | None = None  # files of generated data and of older versions lack this key
+    metrics: Metrics | None = None  # files of generated data lack this key
     attention: StoredAttentionMetrics | None
     validation_loss: Loss
     validation_noise_floor: Loss | None
@@ -209,7 +208,8 @@ class DivergedSummary(_EndedRun):
 
 
 class Environment(_Stored):
-    """The schema of `environment.json`. Older versions wrote fewer keys, so no key is required."""
+    """The schema of `environment.json`. No key is required, so a user may replace a damaged file by
+    an empty object."""
 
     started: str | None = None
     command: str | None = None
@@ -252,7 +252,7 @@ class Manifest(_Stored):
 
     variants: Annotated[dict[Text, dict[str, Any]], Field(min_length=1)]
     along: StoredSweep | None = None
-    resample_data: bool = False  # files of older versions lack this key
+    resample_data: bool = False
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -276,7 +276,7 @@ class StoredRange(_Stored):
 
 
 class StoredSearch(_Stored):
-    """The schema of `tune.json`. Older versions wrote only the ranges."""
+    """The schema of `tune.json`."""
 
     ranges: Annotated[list[StoredRange], Field(min_length=1)]
     config: dict[str, Any] = {}
@@ -289,17 +289,13 @@ def _contradiction(key: str, message: str) -> PydanticCustomError:
 
 
 def write_summary(path: Path, content: Mapping[str, Any]) -> None:
-    """Write `summary.json` with the key `digest`, so that a reader notices an edited result.
-
-    Raises:
-        OSError, ValueError: see `write_json`.
-    """
+    """Write `summary.json` with the key `digest`, so that a reader notices an edited result."""
     write_json(path, {**content, "digest": _digest(content)})
 
 
 def read_summary(path: Path) -> dict[str, Any]:
     """Read `summary.json`, without the key `digest`. A summary with the key `diverged` has no test
-    loss. Files of older versions have no digest.
+    loss.
 
     Raises:
         CheckpointError: if the file is missing, does not match the schema, or does not match its
@@ -326,44 +322,24 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def read_environment(path: Path) -> dict[str, Any]:
-    """Read `environment.json`. Return an empty dict if the file is missing.
-
-    Raises:
-        CheckpointError: if the file does not match the schema.
-    """
-    if not path.exists():
-        return {}
-    return _read_json(
-        path, lambda content: Environment, "Replace its content by {} to continue without it."
-    )
+    """Read `environment.json`. Return an empty dict if the file is missing."""
+    remedy = "Replace its content by {} to continue without it."
+    return _read_json(path, lambda content: Environment, remedy) if path.exists() else {}
 
 
 def read_trackers(path: Path) -> dict[str, Any]:
-    """Read `trackers.json`. Return an empty dict if the file is missing.
-
-    Raises:
-        CheckpointError: if the file does not match the schema.
-    """
-    if not path.exists():
-        return {}
-    return _read_json(path, lambda content: StoredTrackers, "Remove it to begin new records.")
+    """Read `trackers.json`. Return an empty dict if the file is missing."""
+    remedy = "Remove it to begin new records."
+    return _read_json(path, lambda content: StoredTrackers, remedy) if path.exists() else {}
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Read `comparison.json`.
-
-    Raises:
-        CheckpointError: if the file is missing, or does not match the schema.
-    """
+    """Read `comparison.json`."""
     return _read_json(path, lambda content: Manifest, "Restore the file of the comparison.")
 
 
 def read_search(path: Path) -> dict[str, Any]:
-    """Read `tune.json`.
-
-    Raises:
-        CheckpointError: if the file is missing, or does not match the schema.
-    """
+    """Read `tune.json`."""
     return _read_json(path, lambda content: StoredSearch, "Restore the file of the search.")
 
 

@@ -25,6 +25,7 @@ file. The code in this package uses these terms:
 from seqattn.training.batches import Batch, GatheredBatch, batch_of, to_tensors
 from seqattn.training.checkpoints import (
     LoadedModel,
+    check_data_unchanged,
     file_digests,
     load_model,
     load_model_at_epoch,
@@ -32,41 +33,21 @@ from seqattn.training.checkpoints import (
     save_best,
     save_state,
 )
-from seqattn.training.compatibility import check_data_unchanged
-from seqattn.training.loop import train_models
+from seqattn.training.loop import Session, train_models
 from seqattn.training.objective import mse_loss
-from seqattn.training.process_group import ProcessGroup
-from seqattn.training.schedules import (
+from seqattn.training.optimization import (
     LearningRate,
     build_early_stopper,
     sample_teacher_forcing,
     teacher_forcing_probability,
 )
-from seqattn.training.session import Session
+from seqattn.training.process_group import ProcessGroup
 from seqattn.training.state import RunProgress, RunState, TrainingRun
 
 __all__ = [
-    "Batch",
-    "GatheredBatch",
-    "LearningRate",
-    "LoadedModel",
-    "ProcessGroup",
-    "RunProgress",
-    "RunState",
-    "Session",
-    "TrainingRun",
-    "batch_of",
-    "build_early_stopper",
-    "check_data_unchanged",
-    "file_digests",
-    "load_model",
-    "load_model_at_epoch",
-    "load_state",
-    "mse_loss",
-    "sample_teacher_forcing",
-    "save_best",
-    "save_state",
-    "teacher_forcing_probability",
-    "to_tensors",
-    "train_models",
-]
+    "Batch", "GatheredBatch", "LearningRate", "LoadedModel", "ProcessGroup", "RunProgress",
+    "RunState", "Session", "TrainingRun", "batch_of", "build_early_stopper",
+    "check_data_unchanged", "file_digests", "load_model", "load_model_at_epoch", "load_state",
+    "mse_loss", "sample_teacher_forcing", "save_best", "save_state",
+    "teacher_forcing_probability", "to_tensors", "train_models",
+]  # fmt: skip

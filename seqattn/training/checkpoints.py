@@ -1,4 +1,5 @@
-"""Functions that write and read checkpoints.
+"""Functions that write and read checkpoints, and check whether a checkpoint fits a config, the data
+and a model.
 
 `best.safetensors` contains the weights of the best epoch, the config and the data spec.
 `last.safetensors` contains the training state, including the best weights, so training can resume
@@ -8,7 +9,7 @@ from this file alone. The attention history and the parameter history have their
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,19 +20,129 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqattn.config import Config, OwnFile
+from seqattn.config import PATH_KEYS, Config, Logging, OwnFile, config_differences
 from seqattn.data import DataSpec
-from seqattn.errors import CheckpointError, UsageError
+from seqattn.errors import CheckpointError, DataError, UsageError, counted
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.checkpoint_file import CheckpointFile, read_checkpoint, write_checkpoint
-from seqattn.training.compatibility import (
-    check_same_model,
-    fill_model,
-    optimizer_buffers,
-)
-from seqattn.training.parameter_history import check_same_shapes, named_parameters
+from seqattn.training.histories import check_same_shapes, named_parameters
+from seqattn.training.optimization import buffer_names, counts_updates
 from seqattn.training.state import RunState, Slot
+
+NOT_OF_THE_MODEL = (*PATH_KEYS, "model.skip_map", "data.units")
+"""Keys that may differ between a run folder and its checkpoints, because they do not change the
+meaning of the weights."""
+LOGGING_KEYS = tuple(f"logging.{key}" for key in Logging.model_fields)
+MUTABLE_ON_RESUME = (
+    "name", "data.units", "training.epochs", "training.checkpoint_seconds",
+    "training.record_attention", "plugins", *LOGGING_KEYS, *PATH_KEYS,
+)  # fmt: skip
+"""Keys that may change between a stop and a resume, because finished epochs do not depend on them.
+
+The exception is `training.epochs` with a schedule that spans all epochs. A resume then rejects a
+change of this key.
+"""
+
+
+def check_data_unchanged(now: Sequence[str], before: Sequence[str], since: str) -> None:
+    """Check that the data files have not changed since training began.
+
+    Args:
+        now: current SHA-256 digest of the files for each path in the config.
+        before: SHA-256 digest of the files for each path when training began.
+        since: end of the sentence "what data.path names has changed ...".
+
+    Raises:
+        DataError: if the files have changed.
+    """
+    if tuple(now) == tuple(before):
+        return
+    if len(now) != len(before):
+        raise DataError(
+            f"the data were {counted(len(before), 'file')} during training, and are {len(now)}."
+        )
+    changed = [name for name, a, b in zip(PATH_KEYS, now, before, strict=False) if a != b]
+    raise DataError(
+        f"what {changed[0]} names has changed {since}: its SHA-256 is different. Restore the"
+        " old data, or train again; --input evaluates other sequences."
+    )
+
+
+def check_same_model(file: CheckpointFile, expected: Config) -> None:
+    """Check that a checkpoint has the model and data of a config.
+
+    Raises:
+        CheckpointError: if the checkpoint has another model or other data.
+    """
+    found = {
+        key: values
+        for key, values in config_differences(expected, file.config).items()
+        if key.startswith(("model.", "data.")) and key not in NOT_OF_THE_MODEL
+    }
+    if found:
+        lines = [f"  {k}: config.yaml has {a}, checkpoint has {b}" for k, (a, b) in found.items()]
+        first = f"{file.path}: contains a model that differs from the config of its folder:"
+        raise CheckpointError("\n".join([first, *lines]))
+
+
+def fill_model(model: Seq2SeqModel, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Copy weights into a model after checking every name, shape and data type.
+
+    Raises:
+        CheckpointError: if a name, a shape or a data type differs.
+    """
+    wanted = model.state_dict()
+    missing, foreign = sorted(wanted.keys() - weights), sorted(weights.keys() - wanted)
+    if missing or foreign:
+        parts = list[str]()
+        if missing:
+            parts.append(f"lacks {', '.join(missing)}")
+        if foreign:
+            parts.append(f"has {', '.join(foreign)}, which the model does not have")
+        raise CheckpointError(f"{path}: does not fit its config: it {' and '.join(parts)}.")
+    for name, tensor in weights.items():
+        if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
+            raise _other_shape(path, name, tensor, wanted[name])
+    model.load_state_dict(dict(weights))
+
+
+def optimizer_buffers(file: CheckpointFile, model: Seq2SeqModel) -> dict[str, dict[str, Tensor]]:
+    """Return the buffers of the optimizer by parameter name and buffer name.
+
+    Raises:
+        CheckpointError: if names or shapes do not fit the optimizer in the config, or if the
+            buffers of a parameter are missing.
+    """
+    config, buffers = file.config.training, dict[str, dict[str, Tensor]]()
+    wanted = {*buffer_names(config), *(["step"] if counts_updates(config) else [])}
+    missing = list[str]()
+    for name, parameter in model.named_parameters():
+        found = as_tensors(file.below(f"optimizer.{name}."))
+        for key, tensor in found.items():
+            if key != "step" and tensor.shape != parameter.shape:
+                raise _other_shape(file.path, f"optimizer.{name}.{key}", tensor, parameter)
+        if not found:
+            missing.append(name)
+        elif found.keys() == wanted:
+            buffers[name] = found
+        else:
+            raise CheckpointError(
+                f"{file.path}: of {name} it has {', '.join(sorted(found))}, but"
+                f" {config.optimizer} keeps {', '.join(sorted(wanted)) or 'nothing'}."
+            )
+    if missing and buffer_names(config) and (buffers or file.position != (0, 0)):
+        raise CheckpointError(f"{file.path}: has no optimizer buffers for {', '.join(missing)}.")
+    return buffers
+
+
+def _other_shape(path: Path, name: str, found: Tensor, wanted: Tensor) -> CheckpointError:
+    def words(tensor: Tensor) -> str:
+        return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+    return CheckpointError(
+        f"{path}: {name} is {words(found)}, but the config requires {words(wanted)}."
+    )
 
 
 @dataclass(frozen=True)
@@ -46,8 +157,6 @@ class LoadedModel:
         epoch: number of epochs that the weights were trained for.
         split: rows (series, part, first step, last step) of the file `split.csv`; empty if the
             split is unknown.
-        streamed: whether an earlier version trained the model on `data.kind: stream`, which split
-            the data differently.
     """
 
     model: Seq2SeqModel
@@ -55,7 +164,6 @@ class LoadedModel:
     spec: DataSpec
     epoch: int
     split: tuple[tuple[str, ...], ...] = ()
-    streamed: bool = False
 
     @property
     def has_attention(self) -> bool:
@@ -94,10 +202,6 @@ def save_state(
     """Write the state of a run, without its attention history and its parameter history.
 
     Args:
-        path: path of the checkpoint.
-        state: state of the run.
-        config: config of the run.
-        spec: spec of the data.
         backup_path: new path of an existing file at `path`; None to replace that file.
         counts: numbers of threads and processes by the keys `threads` and `processes` of
             `environment.json`; None if they are unknown.
@@ -151,13 +255,8 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     """Read a model from a best or a last checkpoint.
 
     Args:
-        path: path of the checkpoint.
         expected: config of the run folder, which is compared with the config of the checkpoint;
             None to skip the comparison.
-
-    Raises:
-        CheckpointError: if the file cannot be read (see `read_checkpoint`), if its model or data
-            differ from `expected`, or if its tensors do not fit its config.
     """
     file = read_checkpoint(path)
     config = file.config
@@ -167,7 +266,7 @@ def load_model(path: Path, *, expected: Config | None = None) -> LoadedModel:
     lengths = Lengths(spec.source_length, spec.target_length)
     model = build_model(config.model, FeatureSpec.of(spec), config.seed, lengths)
     fill_model(model, as_tensors(file.weights), path)
-    return LoadedModel(model, config, spec, file.epoch, streamed=file.was_streamed)
+    return LoadedModel(model, config, spec, file.epoch)
 
 
 def load_model_at_epoch(
@@ -176,12 +275,9 @@ def load_model_at_epoch(
     """Load the model of a run as it was after an epoch in the parameter history of the run.
 
     Args:
-        folder: run folder.
         epoch: number of finished epochs; 0 for the model before training.
-        expected: see `load_model`.
 
     Raises:
-        CheckpointError: if a file cannot be read or belongs to another model.
         UsageError: if the epoch was not recorded.
     """
     trained, path = load_model(folder.best, expected=expected), folder.parameter_history
@@ -196,27 +292,20 @@ def load_model_at_epoch(
     check_same_shapes(path, arrays, shapes)
     epochs = arrays["epochs"].tolist()
     if epoch not in epochs:
+        known = f"epoch {epochs[0]} only"
+        if len(epochs) > 1:
+            known = f"epochs {', '.join(map(str, epochs[:-1]))} and {epochs[-1]}"
         raise UsageError(
-            f"--epoch {epoch}: {path} has the parameters of {_epochs_in_words(epochs)}. Give one"
-            " of them, or leave out --epoch for the best epoch."
+            f"--epoch {epoch}: {path} has the parameters of {known}. Give one of them, or leave out"
+            " --epoch for the best epoch."
         )
     fill_model(trained.model, named_parameters(arrays, epochs.index(epoch)), path)
     return replace(trained, epoch=epoch)
 
 
-def _epochs_in_words(epochs: list[int]) -> str:
-    if len(epochs) == 1:
-        return f"epoch {epochs[0]} only"
-    return f"epochs {', '.join(map(str, epochs[:-1]))} and {epochs[-1]}"
-
-
 def file_digests(path: Path) -> tuple[str, ...]:
     """Return the SHA-256 digests of the data files that the model of a checkpoint was trained on,
-    one for each path in the config. For generated data, the result is empty.
-
-    Raises:
-        CheckpointError: if the checkpoint cannot be read; see `read_checkpoint`.
-    """
+    one for each path in the config. For generated data, the result is empty."""
     return read_checkpoint(path).spec.digests
 
 
@@ -224,11 +313,7 @@ def load_state(path: Path, model: Seq2SeqModel) -> RunState:
     """Read the state of a run.
 
     Args:
-        path: path of the checkpoint.
         model: a model of the same config, which receives the weights.
-
-    Raises:
-        CheckpointError: see `read_training` and `restore_state`.
     """
     return restore_state(read_training(path), model)
 
@@ -238,8 +323,8 @@ def read_training(path: Path) -> CheckpointFile:
     run from the result.
 
     Raises:
-        CheckpointError: if the file cannot be read (see `read_checkpoint`), if it contains no
-            training state, or if an earlier version trained its model on `data.kind: stream`.
+        CheckpointError: if the file cannot be read (see `read_checkpoint`), or if it contains no
+            training state.
     """
     file = read_checkpoint(path)
     if not file.is_training:
@@ -247,12 +332,6 @@ def read_training(path: Path) -> CheckpointFile:
             f"{path}: contains a model without a training state, so training cannot be resumed."
         )
     _ = file.config  # raises if the config cannot be read
-    if file.was_streamed:
-        raise CheckpointError(
-            f"{path}: was trained on data.kind: stream by an earlier version. This version"
-            " cannot repeat the order of its sequences. Train it again; predict and evaluate"
-            " work as before."
-        )
     return file
 
 
@@ -260,18 +339,17 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
     """Build the state of a run from a checkpoint, and copy its weights into a model.
 
     Args:
-        file: a checkpoint with a training state.
         model: a model of the config in the file, which receives the weights.
 
     Raises:
         CheckpointError: if the tensors do not fit the model, or if the state is incomplete.
     """
     best, weights = as_tensors(file.below("best.")), as_tensors(file.weights)
-    metadata = file.metadata
+    metadata, slot = file.metadata, file.metadata.get("slot")
     if best:
         fill_model(model, best, file.path)  # this only checks the best weights
     fill_model(model, weights, file.path)
-    buffers = optimizer_buffers(file, as_tensors(file.tensors), model)
+    buffers = optimizer_buffers(file, model)
     history = file.tensors.get("history")
     try:
         state = RunState(
@@ -285,12 +363,16 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
             history=[] if history is None else [EpochRecord.from_row(r) for r in history.tolist()],
             best_epoch=int(metadata["best_epoch"]),
             best_weights={k: v.clone() for k, v in best.items()},
-            slot=_slot_of(metadata),
+            slot=None
+            if slot is None
+            else Slot(str(slot["group"]), int(slot["row"]), int(slot["rows"])),
             environment=dict(metadata.get("environment", {})),
         )
         if not (len(state.history) == state.epoch >= state.best_epoch >= 0 <= state.step):
             raise ValueError
         if bool(best) != (state.best_epoch > 0):
+            raise ValueError
+        if state.slot is not None and not 0 <= state.slot.row < state.slot.group_size:
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(
@@ -298,18 +380,3 @@ def restore_state(file: CheckpointFile, model: Seq2SeqModel) -> RunState:
             " its run folder and train again."
         ) from None
     return state
-
-
-def _slot_of(metadata: Mapping[str, Any]) -> Slot | None:
-    """Return the slot in the metadata of a checkpoint, or None if the metadata contains no slot.
-
-    Raises:
-        KeyError, TypeError, ValueError: if the slot is invalid.
-    """
-    plain = metadata.get("slot")
-    if plain is None:
-        return None
-    slot = Slot(str(plain["group"]), int(plain["row"]), int(plain["rows"]))
-    if not 0 <= slot.row < slot.group_size:
-        raise ValueError("no such row")
-    return slot

@@ -1,4 +1,5 @@
-"""The learner of a group: model, loss, optimizer, data loader and schedules.
+"""The learner of a group: model, loss, optimizer, data loader and schedules, and what it plans and
+draws for an epoch and a step.
 
 After a resume, the learner is rebuilt from the configs and histories of its runs. The weights and
 moments belong to `TrainState`; `Learner.params` and `Learner.optimizer` contain the same tensors.
@@ -9,24 +10,138 @@ and P is the number of parameter values of a run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from seqattn.training.attention_history import attention_snapshots, probe_batch
-from seqattn.training.batches import Batch, stack_batches
-from seqattn.training.compiling import StepCompiler
-from seqattn.training.cuda_graphs import GraphedLoss, uses_graphs
-from seqattn.training.data_loader import DataLoader
-from seqattn.training.epoch_plan import EpochPlan, build_epoch_plan
+from seqattn.config import Training, as_plain
+from seqattn.errors import PluginError
+from seqattn.models import FeatureSpec
+from seqattn.rng import rngs_for
+from seqattn.training.acceleration import GraphedLoss, StepCompiler, uses_graphs
+from seqattn.training.batches import Batch, BatchShape, DataLoader, stack_batches
+from seqattn.training.histories import attention_snapshots, probe_batch, record_parameters
 from seqattn.training.objective import build_loss
-from seqattn.training.optimizers import GradientClipping, Optimizer
-from seqattn.training.parameter_history import record_parameters
-from seqattn.training.process_group import ProcessGroup
-from seqattn.training.schedules import LearningRate, build_early_stopper
+from seqattn.training.optimization import (
+    GradientClipping,
+    LearningRate,
+    Optimizer,
+    build_early_stopper,
+    sample_teacher_forcing,
+    teacher_forcing_probability,
+)
+from seqattn.training.process_group import ProcessGroup, Shard
 from seqattn.training.state import RunProgress, StepLoss, TrainState
-from seqattn.training.step_rng import StepRNG
+
+PER_RUN = frozenset({
+    "epochs", "learning_rate", "learning_rate_schedule", "clip_norm", "early_stopping",
+    "teacher_forcing",
+})  # fmt: skip
+"""Keys of the section `training` that the loop reads from the config of each run.
+
+All runs must still have the same `teacher_forcing.coin`, which determines the shape of the
+teacher-forcing masks.
+"""
+STEP_BITS, CALL_BITS = 32, 10
+
+
+def batch_key(features: FeatureSpec, config: Training, parts: Sequence[BatchShape]) -> str:
+    """Return a text that must be equal for two runs that are trained side by side.
+
+    The runs must also have equal `model` sections.
+
+    Args:
+        features: source and target features of the model. Together with the `model` section and
+            the lengths, the features determine everything about a model except its weights.
+    """
+    shared = {key: value for key, value in as_plain(config).items() if key not in PER_RUN}
+    return repr((features, shared, config.teacher_forcing.coin, *parts))
+
+
+class StepRNG:
+    """The implementation of `seqattn.models.RNG` for a training step.
+
+    The numbers of a call depend only on seed, purpose, epoch, step and call number. A run therefore
+    draws the same numbers whether it is trained alone, in a group, or after a resume within an
+    epoch.
+
+    Args:
+        seeds: seed of each run. Several seeds add a leading axis of runs to the numbers.
+        epoch: number of finished epochs.
+        step: number of finished steps in the current epoch.
+        like: tensor that has the type and device of the numbers.
+        shard: this process's share of the batch; None for the whole batch.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        epoch: int,
+        step: int,
+        like: Tensor,
+        shard: Shard | None = None,
+    ) -> None:
+        self.seeds, self.epoch, self.step, self.like = seeds, epoch, step, like
+        self.shard = shard
+        self.calls = dict[str, int]()
+
+    def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
+        """Draw uniform random numbers in [0, 1].
+
+        The generator draws float64 numbers from [0, 1). If the type of `like` is less precise, a
+        number may be rounded to 1.0.
+
+        Args:
+            name: purpose of the numbers.
+            shape: shape of the numbers of a run. The first axis is the axis of sequences.
+
+        Raises:
+            PluginError: if the model draws more than 1,024 times in a step for the same purpose.
+        """
+        call = self.calls.get(name, 0)
+        if call >= 1 << CALL_BITS:
+            raise PluginError(
+                f"the model draws random numbers for {name!r} more than {1 << CALL_BITS:,} times in"
+                " a step. Draw the numbers of all decoder steps with one call."
+            )
+        self.calls[name] = call + 1
+        counter = self.epoch << (STEP_BITS + CALL_BITS) | self.step << CALL_BITS | call
+        keys = ((seed, counter) for seed in self.seeds)
+        if self.shard is not None:
+            shape = (self.shard.n, *shape[1:])
+        drawn = [generator.random_sample(shape) for generator in rngs_for(keys, name)]
+        if self.shard is not None:
+            drawn = [numbers[self.shard.places] for numbers in drawn]
+        array = drawn[0] if len(drawn) == 1 else np.stack(drawn)
+        return torch.from_numpy(array).to(self.like, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """The batches and settings of an epoch for all runs of a group.
+
+    Attributes:
+        fetch: function that takes the number of a step, and returns this process's share of the
+            batch of this step.
+        teacher_forcing: a mask for each batch, which is True at the steps that receive the true
+            target. Its shape is (T,), (n, 1) or (n, T), depending on
+            `training.teacher_forcing.coin`; see `sample_teacher_forcing`. For several runs, the
+            shape is (R, 1, T), (R, n, 1) or (R, n, T).
+        probabilities: for each run, the probability that a step receives the true target.
+        learning_rates: learning rate of each run.
+    """
+
+    fetch: Callable[[int], Batch]
+    teacher_forcing: list[Tensor]
+    probabilities: list[float]
+    learning_rates: list[float]
+
+    def __len__(self) -> int:
+        return len(self.teacher_forcing)
 
 
 class Learner:
@@ -34,7 +149,7 @@ class Learner:
 
     Attributes:
         config: section `training` of the first run. The learner reads from it only keys that all
-            runs share; `batch_key.PER_RUN` lists the other keys.
+            runs share; `PER_RUN` lists the other keys.
         processes: the processes that share every batch of a single run; None if this process is
             alone.
         params: (R, P) weights of all runs and their gradient.
@@ -86,24 +201,40 @@ class Learner:
         ]
 
     def plan_epoch(self, state: TrainState) -> EpochPlan:
-        """Build the plan of the current epoch of a state.
+        """Build the plan of the current epoch of a state. The plan depends only on the configs,
+        seeds, validation losses and the epoch.
 
         The row of a run that has ended receives the learning rate, teacher forcing and order of the
         first active run, so that the choice of kernels depends only on active runs.
         """
-        first = state.active_rows[0]
+        first, epoch, loader = state.active_rows[0], state.epoch, self.loader
         rows = [k if each.ending is None else first for k, each in enumerate(state.progress)]
         runs = [state.progress[k].run for k in rows]
         learning_rates = [self.rate_schedules[k].value for k in rows]
-        return build_epoch_plan(runs, learning_rates, self.loader, state.epoch)
+        probabilities = [
+            teacher_forcing_probability(run.config.teacher_forcing, epoch, run.config.epochs)
+            for run in runs
+        ]
+        generators = rngs_for(((run.seed, epoch) for run in runs), "coins")
+        samples = [
+            sample_teacher_forcing(
+                run.config.teacher_forcing, probability, generator, sequences=loader.n,
+                batches=len(loader.batches), steps=loader.T,
+            )
+            for run, probability, generator in zip(runs, probabilities, generators, strict=True)
+        ]  # fmt: skip
+        is_single = len(runs) == 1
+        masks = torch.from_numpy(samples[0] if is_single else np.stack(samples))
+        if runs[0].config.teacher_forcing.coin == "step":
+            # All sequences of a batch share a sample: (T,), or (R, 1, T) for several runs.
+            teacher_forcing = list(masks.squeeze(-2).unbind(0) if is_single else masks.unbind(1))
+        else:
+            teacher_forcing = [masks[..., places, :] for places in loader.own_places]
+        fetch = loader.shuffled([run.seed for run in runs], epoch)
+        return EpochPlan(fetch, teacher_forcing, probabilities, learning_rates)
 
     def compute_gradient(self, state: TrainState, plan: EpochPlan) -> StepLoss:
-        """Compute the loss of the next batch, and write its gradient to `params.gradient`.
-
-        Raises:
-            DataError: if the data files are gone or have changed.
-            DistributedError: if another process fails.
-        """
+        """Compute the loss of the next batch, and write its gradient to `params.gradient`."""
         step, weights = state.step, self.params.weights
         batch, teacher_forcing = plan.fetch(step), plan.teacher_forcing[step]
         seeds = [each.run.seed for each in state.progress]
@@ -167,9 +298,6 @@ def build_group(
             gets the row that it had before, in a group with the same number of rows. The results
             are then bit-identical to the results of an uninterrupted training run.
         manual_backward, processes, compiler: see `Learner`.
-
-    Raises:
-        ValueError: if the states of the runs belong to different groups or to the same row.
     """
     # A run that several processes train has a single row, even if it began in a larger group.
     by_row = assign_rows(progress) if processes is None else list(progress)

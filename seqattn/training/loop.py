@@ -11,25 +11,75 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from seqattn.errors import DataError, DistributedError, NonFiniteError
 from seqattn.runs import EpochRecord
-from seqattn.training.batch_key import batch_key
-from seqattn.training.compiling import StepCompiler
-from seqattn.training.divergence import (
-    NonFinite,
-    find_non_finite,
-    step_error,
-    validation_error,
-)
-from seqattn.training.epoch_plan import EpochPlan
-from seqattn.training.learner import Learner, build_group
+from seqattn.training.acceleration import StepCompiler
+from seqattn.training.learner import EpochPlan, Learner, batch_key, build_group
+from seqattn.training.objective import validate
+from seqattn.training.optimization import find_ending
 from seqattn.training.process_group import ProcessGroup
-from seqattn.training.schedules import find_ending
-from seqattn.training.session import Session
-from seqattn.training.stacked_params import cache_module_attributes, train_mode
-from seqattn.training.state import RunProgress, RunState, StateSnapshot, TrainingRun, TrainState
-from seqattn.training.validation import validate
+from seqattn.training.state import (
+    RunProgress,
+    RunState,
+    StateSnapshot,
+    TrainingRun,
+    TrainState,
+    cache_module_attributes,
+    train_mode,
+)
+
+MAX_IDS = 8
+"""Largest number of sequence ids in an error message."""
+REMEDY = (
+    "Try a lower training.learning_rate, set training.clip_norm, or set data.scaling for your"
+    " own data."
+)
+
+
+class Session:
+    """The hooks of a training run. The default methods do nothing.
+
+    If a method raises an exception, training ends with this exception.
+    """
+
+    def log(self, line: str) -> None:
+        """Log a line about the gradient backend."""
+
+    def stop_requested(self) -> bool:
+        """Return whether to save and stop. The loop calls this method after each step."""
+        return False
+
+    def save_due(self) -> bool:
+        """Return whether a save is due.
+
+        The loop calls this method before each step, for a save after the step, and also after each
+        epoch.
+        """
+        return False
+
+    def save(self, progress: Sequence[RunProgress]) -> None:
+        """Save the attribute `state` of each run.
+
+        If saving fails, or the process is killed, some of the runs may be one save ahead of the
+        others.
+        """
+
+    def epoch_end(self, progress: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
+        """Report the end of an epoch, and save the runs in `to_save`.
+
+        Args:
+            progress: progress of the runs that finished the epoch without diverging. The last
+                record of `history` describes the epoch, and `ending` is set for runs that have no
+                epoch left.
+            to_save: progress of the runs to save: all these runs if a save is due, otherwise only
+                the runs that have ended. If saving fails, some runs may be ahead, as after `save`.
+        """
+
+    def diverged(self, progress: RunProgress) -> None:
+        """Save the attribute `state` of a run that diverged, which is the state before the
+        non-finite value."""
 
 
 def train_models(
@@ -59,11 +109,9 @@ def train_models(
     Returns: The progress of each run, in the order of `runs`.
 
     Raises:
-        DistributedError: if another process fails. The state before the failure is saved if it is
-            finite.
-        DataError: if data can no longer be read. The state before the failure is saved if it is
-            finite.
         ValueError: if the runs cannot be trained together.
+        DistributedError, DataError: if another process fails, or if data can no longer be read. The
+            state before the failure is saved if it is finite.
     """
     session, states = session or Session(), states or {}
     progress = [RunProgress(run, states.get(run)) for run in runs]
@@ -71,7 +119,9 @@ def train_models(
         raise ValueError("several processes can train only one run")
     if len({each.state.position if each.state else (0, 0) for each in progress}) > 1:
         raise ValueError("runs that are trained side by side must be at the same epoch and step")
-    if len({_batch_key(run) for run in runs}) > 1:
+    parts = [(run.train.shape, run.validation.shape) for run in runs]
+    keys = {batch_key(r.model.features, r.config, p) for r, p in zip(runs, parts, strict=True)}
+    if len(keys) > 1:
         raise ValueError("runs that are trained side by side must have the same batch_key")
     compiler = StepCompiler(session.log)
     remaining = progress
@@ -82,10 +132,6 @@ def train_models(
         with cache_module_attributes(learner.params.model):
             remaining = fit(state, learner, session)
     return progress
-
-
-def _batch_key(run: TrainingRun) -> str:
-    return batch_key(run.model.features, run.config, [run.train.shape, run.validation.shape])
 
 
 def fit(state: TrainState, learner: Learner, session: Session) -> list[RunProgress]:
@@ -194,16 +240,11 @@ def finish_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: 
     state.epoch, state.step, state.seconds = number, 0, 0.0
     state.keep_best_weights()
     learner.record_attention(state)
-    _report_epoch(state, learner, session)
+    finite, ended = state.active_rows, _end_finished(state, learner)
+    to_save = state.update_run_states(finite if session.save_due() else ended)
+    session.epoch_end([state.progress[k] for k in finite], to_save)
     last = max((state.progress[k].run.config.epochs for k in state.active_rows), default=number)
     learner.compiler.after_epoch(duration, last - number, learner.loader.example_batch)
-
-
-def _report_epoch(state: TrainState, learner: Learner, session: Session) -> None:
-    """Report the epoch to the session, and end the runs that have no epoch left."""
-    trained_rows, ended_rows = state.active_rows, _end_finished(state, learner)
-    to_save = state.update_run_states(trained_rows if session.save_due() else ended_rows)
-    session.epoch_end([state.progress[k] for k in trained_rows], to_save)
 
 
 def end_finished_runs(state: TrainState, learner: Learner, session: Session) -> None:
@@ -226,6 +267,44 @@ def _end_finished(state: TrainState, learner: Learner) -> list[int]:
         progress = state.progress[k]
         progress.ending = find_ending(progress.run.config, state.epoch, learner.early_stoppers[k])
     return [k for k in rows if state.progress[k].ending]
+
+
+class NonFinite(NamedTuple):
+    """A value of a training step that is NaN or infinite, with its name for messages."""
+
+    row: int
+    value: float
+    name: str
+
+
+def step_error(
+    non_finite: NonFinite, state: TrainState, learner: Learner, plan: EpochPlan
+) -> NonFiniteError:
+    """Build the error for a non-finite value in the next step of a state."""
+    row, value, name = non_finite
+    run = state.progress[row].run
+    sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)
+    batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
+    more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""
+    return NonFiniteError(
+        f"The {name} is {value} in epoch {state.epoch + 1}, step {state.step + 1}, at learning"
+        f" rate {plan.learning_rates[row]:g}, in a batch of {batch}{more}. The weights were not"
+        f" updated with it, and the newest checkpoint was saved before it. {REMEDY}",
+        state.epoch + 1,
+        state.step + 1,
+    )
+
+
+def validation_error(value: float, k: int, state: TrainState, plan: EpochPlan) -> NonFiniteError:
+    """Build the error for a non-finite validation loss."""
+    return NonFiniteError(
+        f"The validation loss is {value} after epoch {state.epoch + 1}, at learning rate"
+        f" {plan.learning_rates[k]:g}. All losses and gradients of the epoch were finite, and"
+        " all its updates were made; the newest checkpoint was saved before this validation."
+        f" {REMEDY}",
+        state.epoch + 1,
+        None,
+    )
 
 
 def end_diverged(
@@ -253,9 +332,6 @@ def replay_until_non_finite(
 
     Args:
         state: the state at the restored snapshot.
-        learner: the learner of the group.
-        plan: the plan of the epoch.
-        steps: number of steps to replay.
 
     Returns:
         The first non-finite value of each run in the undone step. The list is empty if all values
@@ -266,7 +342,13 @@ def replay_until_non_finite(
         loss = learner.compute_gradient(state, plan)
         norms = learner.clipping.norms().tolist()
         losses = loss.losses.expand(len(norms)).tolist()
-        non_finite = find_non_finite(state.active_rows, losses, norms)
+        non_finite = [
+            NonFinite(k, norms[k], "gradient's norm")
+            if math.isfinite(losses[k])
+            else NonFinite(k, losses[k], "training loss")
+            for k in state.active_rows
+            if not (math.isfinite(losses[k]) and math.isfinite(norms[k]))
+        ]
         if non_finite:
             return non_finite
         learner.update(plan)

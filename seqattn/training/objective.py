@@ -1,4 +1,5 @@
-"""The training loss, which is the mean squared error of the forecasts, and its gradient.
+"""The training loss, which is the mean squared error of the forecasts, its gradient, and the
+validation losses.
 
 `build_loss` chooses manually derived gradients where they are possible and fast, and autograd
 otherwise. Both backends compute a loss for each run and write the gradient to
@@ -20,12 +21,18 @@ from torch import Tensor
 from seqattn.errors import UsageError
 from seqattn.models import RNG, SampledActions, Seq2SeqModel
 from seqattn.models.cells import Cell, Kernel
-from seqattn.training.batches import Batch
-from seqattn.training.stacked_params import StackedParams, train_mode
+from seqattn.training.batches import Batch, GatheredBatch
+from seqattn.training.process_group import ProcessGroup, shard_of
+from seqattn.training.state import StackedParams, train_mode
 
 BACKEND = "inductor"
 COMPILE_SECONDS = 40.0
 """Duration of a first compilation in seconds, as measured in docs/performance.md."""
+MAX_SEQUENCES = 512
+"""Largest number of sequences in a chunk that exceeds the batch size of training."""
+MAX_STEPS = 4096
+"""Largest number of steps in a chunk that exceeds the batch size of training. A chunk that fits
+into the CPU cache is faster."""
 
 
 class LossFn(Protocol):
@@ -200,9 +207,7 @@ def build_loss(
     """Stack the models of one config, and build their loss.
 
     Args:
-        models: models of one config, one for each run.
         manual_backward: whether to allow manually derived gradients.
-        source_steps: number of source steps in a batch.
         pairs: number of (source step, target step) pairs in a batch of all runs. For very many
             pairs, manual gradients are no faster than autograd. They need memory for three values
             per pair and head, and with an additive score of K hidden units, for 2 * K more values
@@ -289,3 +294,50 @@ def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
         return total / keep.sum(dim=(-3, -2, -1)).clamp(min=1)
     total = squared.masked_fill(~keep.unsqueeze(-1), 0).sum(dim=(-3, -2, -1))
     return total / (keep.sum(dim=(-2, -1)).clamp(min=1) * target.shape[-1])
+
+
+def validation_chunk_size(steps: int, batch_size: int) -> int:
+    """Compute the number of validation sequences in a chunk.
+
+    Args:
+        steps: length of the longest source plus length of the longest target.
+        batch_size: batch size of training.
+    """
+    return max(batch_size, min(MAX_SEQUENCES, MAX_STEPS // steps), 1)
+
+
+def validate(
+    loss_fn: LossFn,
+    validation: Batch | GatheredBatch,
+    batch_size: int = 1,
+    processes: ProcessGroup | None = None,
+) -> tuple[list[float], list[float]]:
+    """Compute the mean squared errors of the validation part, free running and teacher-forced.
+
+    The gap between the two errors measures the exposure bias (Bengio et al. 2015, "Scheduled
+    Sampling", section 1).
+
+    Args:
+        processes: the processes that share the sequences; None if this process is alone.
+
+    Returns:
+        The free-running loss and the teacher-forced loss of each run.
+    """
+    R, mine = validation.run_count, shard_of(processes, len(validation)).places
+    totals, counted = ([0.0] * R, [0.0] * R), [0] * R
+    at_once = validation_chunk_size(validation.source_steps + validation.target_steps, batch_size)
+    for first in range(mine.start, mine.stop, at_once):
+        batch = validation.take(slice(first, min(first + at_once, mine.stop))).contiguous()
+        counts = batch.loss_counts.tolist()
+        for total, losses in zip(totals, loss_fn.eval_losses(batch), strict=True):
+            for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), counts, strict=True)):
+                total[k] += loss * n
+        counted = [a + b for a, b in zip(counted, counts, strict=True)]
+    if processes is not None:
+        own = torch.tensor([*totals[0], *totals[1], *counted], dtype=torch.float64)
+        sums = processes.all_reduce(own.to(processes.device)).tolist()
+        totals, counted = (sums[:R], sums[R : 2 * R]), sums[2 * R :]
+    free_running, teacher_forced = (
+        [total / n for total, n in zip(sums, counted, strict=True)] for sums in totals
+    )
+    return free_running, teacher_forced

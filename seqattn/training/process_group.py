@@ -56,7 +56,8 @@ def shard_of(processes: ProcessGroup | None, n: int) -> Shard:
 
 
 class ProcessGroup:
-    """The processes that train a run together.
+    """The processes that train a run together. If another process fails, each method that
+    communicates raises a `DistributedError`.
 
     Attributes:
         rank: number of this process from 0. Process 0 writes all files.
@@ -107,11 +108,7 @@ class ProcessGroup:
             dist.destroy_process_group()
 
     def all_reduce(self, tensor: Tensor) -> Tensor:
-        """Sum a tensor over all processes in place, and return it.
-
-        Raises:
-            DistributedError: if another process fails.
-        """
+        """Sum a tensor over all processes in place, and return it."""
         with self._wrap_errors():
             dist.all_reduce(tensor)
         return tensor
@@ -119,15 +116,8 @@ class ProcessGroup:
     def all_reduce_flags(self, stop: bool, save: bool) -> tuple[bool, bool]:
         """Share the decisions to stop and to save between all processes.
 
-        Args:
-            stop: whether this process received a request to stop.
-            save: whether a save is due in this process.
-
         Returns:
             Whether any process received a request to stop, and whether a save is due in process 0.
-
-        Raises:
-            DistributedError: if another process fails.
         """
         flags = torch.tensor([stop, save and self.rank == 0], dtype=torch.uint8)
         flags = flags.to(self.device)
@@ -190,9 +180,6 @@ class ProcessGroup:
 
         Args:
             content: the bytes to send. The argument of every process except process 0 is ignored.
-
-        Raises:
-            DistributedError: if another process fails.
         """
         length = torch.tensor([len(content)], dtype=torch.int64, device=self.device)
         with self._wrap_errors():

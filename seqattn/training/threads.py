@@ -21,8 +21,7 @@ import torch
 from seqattn.runs.storage import core_count
 from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step
-from seqattn.training.stacked_params import train_mode
-from seqattn.training.state import RunProgress, TrainingRun
+from seqattn.training.state import RunProgress, TrainingRun, train_mode
 
 MIN_MULTIPLICATIONS = 2_000_000
 """Smallest number of multiplications in a step for a trial with several threads."""

@@ -16,8 +16,8 @@ from seqattn.analysis.comparison.statistics import paired_tests
 from seqattn.analysis.comparison.tables import markdown, variant_cells, write_tables
 from seqattn.analysis.doctor import check_seed_spread, sibling_losses
 from seqattn.plots import band_figure, comparison_figure, sweep_figure
-from seqattn.plots.comparison import quartiles
 from seqattn.plots.comparison_pictures import draw_comparison, validation_losses
+from seqattn.plots.losses import quartiles
 from seqattn.report.content import comparison_content
 from seqattn.runs import RunFolder
 from tests.comparisons import read_table, train_comparison, write_divergence

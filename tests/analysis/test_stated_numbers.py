@@ -17,8 +17,8 @@ from seqattn.analysis.doctor import CHECK_NAMES, Evidence, Finding
 from seqattn.analysis.doctor.collect import sibling_losses
 from seqattn.report.content.examples import group_losses, pack_weights
 from seqattn.runs import RunFolder, seed_of_folder
+from seqattn.runs.array_files import shorten_names
 from seqattn.runs.storage import write_json
-from seqattn.runs.titles import shorten_names
 from tests.analysis.test_doctor import N, S, T, healthy, one_hot, seen_with
 
 SHIFTED, DEAD = CHECK_NAMES[4], CHECK_NAMES[6]
@@ -119,7 +119,7 @@ def test_a_row_without_weight_is_not_at_the_true_step() -> None:
 def test_groups_count_the_sequences_in_their_mean() -> None:
     arrays = {"labels": np.array(["u", "u", "v"]), "source_lengths": np.full(3, 2),
               "target_lengths": np.full(3, 2), "source": np.zeros((3, 2, 1)), "target": np.zeros((3, 2, 1)),
-              "forecast": np.zeros((3, 2, 1)), "features": np.array(["x"])}  # fmt: skip
+              "forecast": np.zeros((3, 2, 1)), "features": np.array(["x"]), "said": np.array(["x"])}  # fmt: skip
     (by_label,) = [group for group in group_losses(arrays, np.array([1.0, np.nan, 2.0]))
                    if group["name"] == "label"]  # fmt: skip
     assert by_label["rows"] == [["u", 1, 1.0], ["v", 1, 2.0]]

@@ -26,8 +26,7 @@ from seqattn.errors import ConfigError, DataError, StorageError
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import RunFolder
 from seqattn.training import ProcessGroup, batches
-from seqattn.training.batches import Batch, GatheredBatch, batch_of
-from seqattn.training.data_loader import DataLoader
+from seqattn.training.batches import Batch, DataLoader, GatheredBatch, batch_of
 from tests.conftest import Ended
 from tests.many_files import folder_of, long, wide
 

@@ -3,7 +3,6 @@ folder that disagree, entries made elsewhere, sequences that are all left out.""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from seqattn.data import load_data
 from seqattn.errors import DataError
-from tests.conftest import Ended, train_small
+from tests.conftest import Ended
 from tests.data.test_cache import assert_same, config
 from tests.many_files import folder_of, long
 
@@ -192,16 +191,6 @@ def test_a_test_part_that_was_trained_on_is_reported(seqattn: Any, tmp_path: Pat
     done = seqattn("evaluate", "outputs/s")
     assert done.code == 0
     assert done.err.count("training data include part of the current test part") == 1
-
-
-def test_the_parts_of_a_streamed_run_are_reported(tmp_path: Path) -> None:
-    from seqattn.analysis.evaluation.load_run import SplitsChangedWarning, load_splits, open_run
-
-    folder = folder_of(tmp_path / "d", long(30, 0))
-    run = train_small(tmp_path / "o", "s", f"data={{kind: file, path: {folder}, source_length: 3}}")
-    _, trained = open_run(run)
-    with pytest.warns(SplitsChangedWarning):
-        load_splits(dataclasses.replace(trained, streamed=True, split=()))
 
 
 @pytest.mark.parametrize("missing", ["interpolate", "drop_sequence", "refuse"])

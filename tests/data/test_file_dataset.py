@@ -17,7 +17,7 @@ from seqattn.data.fitting import fit_features
 from seqattn.data.least_squares import least_squares
 from seqattn.data.scaling import Method
 from seqattn.errors import DataError
-from seqattn.training import batches, data_loader, to_tensors
+from seqattn.training import batches, to_tensors
 from seqattn.training.checkpoints import load_model
 from tests.conftest import ROOT, Ended, whole
 
@@ -156,7 +156,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
             *(
                 getattr(of(step), side).numpy()
                 for runs, order in ((2, places), (1, places[0]))
-                for of in [data_loader.shuffled_batches(batches.stack_batches([batch] * runs), order, slices)]
+                for of in [batches.shuffled_batches(batches.stack_batches([batch] * runs), order, slices)]
                 for step in range(3)
                 for side in ("source", "target")
             ),
@@ -164,7 +164,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
 
     at_once = found()
     monkeypatch.setattr(sequences, "MAX_BLOCK_VALUES", 50)
-    monkeypatch.setattr(data_loader, "MAX_SHUFFLED_COPY", 50)
+    monkeypatch.setattr(batches, "MAX_SHUFFLED_COPY", 50)
     for a, b in zip(at_once, found(), strict=True):
         assert np.allclose(a, b, rtol=1e-6, atol=1e-6)
 

@@ -28,10 +28,14 @@ from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
 from seqattn.models import SampledActions, build_model
 from seqattn.training import Batch, batches, to_tensors
-from seqattn.training.batches import stack_batches
-from seqattn.training.data_loader import DataLoader
-from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss, reinforce_loss
-from seqattn.training.validation import validate
+from seqattn.training.batches import DataLoader, stack_batches
+from seqattn.training.objective import (
+    AutogradLoss,
+    ManualBackwardLoss,
+    build_loss,
+    reinforce_loss,
+    validate,
+)
 from tests.conftest import whole
 
 N, S, T, F = 23, 3, 5, 2

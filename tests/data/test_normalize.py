@@ -37,8 +37,7 @@ from seqattn.experiments.verify_resume import verify_resume
 from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel, to_tensors
-from seqattn.training.objective import AutogradLoss
-from seqattn.training.validation import validate
+from seqattn.training.objective import AutogradLoss, validate
 from tests.conftest import ROOT, Ended, whole
 
 Command = Callable[..., Ended]

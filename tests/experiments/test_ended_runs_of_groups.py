@@ -29,7 +29,7 @@ from seqattn.training import (
     to_tensors,
     train_models,
 )
-from seqattn.training.data_loader import DataLoader
+from seqattn.training.batches import DataLoader
 from tests.training_session import Recorder, trained
 
 SIZES = ["data.n_train=12", "data.n_validation=7", "data.n_test=5", "model.hidden_dim=3",

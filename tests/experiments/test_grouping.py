@@ -16,7 +16,7 @@ from seqattn.experiments.prepare import prepare_jobs
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.training import TrainingRun, to_tensors, train_models
-from seqattn.training.batch_key import PER_RUN
+from seqattn.training.learner import PER_RUN
 from tests.grouped import check_grouped_equals_alone, series_config, small_config, write_series
 
 

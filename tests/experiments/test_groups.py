@@ -27,10 +27,9 @@ from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
 from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
-from seqattn.training.epoch_plan import EpochPlan
-from seqattn.training.learner import Learner, build_group
+from seqattn.training.learner import EpochPlan, Learner, build_group
 from seqattn.training.loop import train_step
-from seqattn.training.optimizers import Optimizer
+from seqattn.training.optimization import Optimizer
 from seqattn.training.state import Slot, TrainState
 from tests.faults.groups import SETUPS, Killed, Runs
 from tests.faults.groups import train as trained

@@ -19,7 +19,7 @@ from seqattn.experiments.compare import run_comparison
 from seqattn.experiments.tuning import trial_loop
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
-from seqattn.training.compiling import StepCompiler
+from seqattn.training.acceleration import StepCompiler
 from tests.faults.groups import Killed
 
 SMALL = ["data.n_train=16", "data.n_validation=8", "data.n_test=8", "model.hidden_dim=3"]

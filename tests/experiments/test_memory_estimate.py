@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from seqattn import models
 from seqattn.config import resolve
 from seqattn.errors import UsageError
 from seqattn.experiments import memory_estimate, train_one
-from seqattn.models import memory
 
 
 def test_own_files_are_held_against_the_memory_too(
@@ -46,7 +46,7 @@ def test_a_transformer_of_long_sequences_needs_no_room_for_pairs_of_points() -> 
     """Fused attention keeps none, so what a step keeps grows as the length does."""
     sets = ["model.kind=transformer", "training.teacher_forcing.probability=1"]
     model = resolve(None, sets).config.model
-    short, long = (memory.activations_per_sequence(model, L, L) for L in (1024, 4096))
+    short, long = (models.activations_per_sequence(model, L, L) for L in (1024, 4096))
     assert long == 4 * short
 
 

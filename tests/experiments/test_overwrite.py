@@ -18,8 +18,8 @@ from seqattn.experiments import Callbacks, Job, group_training, seeds_of, train_
 from seqattn.experiments.trackers import TrackedRun, run_trackers
 from seqattn.experiments.trackers.wandb import WandbTracker
 from seqattn.runs import PAGE, RunFolder
+from seqattn.runs.folder import HANDLER
 from seqattn.runs.storage import atomic, exclusive_lock, limits
-from seqattn.runs.train_log import HANDLER
 from seqattn.training import loop
 from tests.conftest import Ended, tree
 from tests.experiments.test_resume import after

@@ -21,8 +21,8 @@ from seqattn.experiments.resume import check_same_rates
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import read_checkpoint
-from seqattn.training import compiling
-from seqattn.training.compiling import StepCompiler
+from seqattn.training import acceleration
+from seqattn.training.acceleration import StepCompiler
 from seqattn.training.objective import AutogradLoss
 from tests.conftest import ROOT, SMALL
 
@@ -185,7 +185,7 @@ def test_auto_compiles_nothing_after_the_epoch_that_ends_the_last_run(
     compiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Early stopping leaves epochs that no run trains."""
-    monkeypatch.setattr(compiling, "COMPILE_SECONDS", 1e-9)
+    monkeypatch.setattr(acceleration, "COMPILE_SECONDS", 1e-9)
     settings = ["model.attention=null", "training.compile=auto", "training.epochs=9"]
     impatient = "training.early_stopping={patience: 1, min_delta: 1000}"
     monkeypatch.setattr(StepCompiler, "after_epoch", _from_epoch(2, StepCompiler.after_epoch))

@@ -28,8 +28,7 @@ from seqattn.models import LinearSkip, Seq2SeqModel
 from seqattn.runs import RunFolder
 from seqattn.training import batch_of
 from seqattn.training.checkpoints import load_model
-from seqattn.training.objective import AutogradLoss
-from seqattn.training.validation import validate
+from seqattn.training.objective import AutogradLoss, validate
 
 N, S, T, F, G = 61, 5, 3, 2, 3
 Floats = NDArray[np.float64]

@@ -19,9 +19,9 @@ from seqattn.data import Sequences
 from seqattn.export.live import LiveGraph, attention_shape, flatten_parameters, trace_live
 from seqattn.models import build_model
 from seqattn.models.attention import Override
-from seqattn.models.numpy_reference import softmax_forward
 from seqattn.training import LoadedModel
 from tests.export.test_export import FAR, MECHANISMS, RELATIVE, trained_as
+from tests.models.numpy_reference import softmax_forward
 
 Arrays = dict[str, NDArray[Any]]
 NAMES = {"cross": "weights"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import pickle
@@ -164,15 +165,18 @@ def payloads() -> Tally:
 
 
 def lying_headers() -> Iterator[tuple[str, bytes]]:
-    """Safetensors files that promise what they do not hold."""
+    """Safetensors files that promise what they do not hold, with a checksum that is right."""
+    from seqattn.runs.checkpoint_file import VERSION
+
+    none = "0" * 64
 
     def file(header: Any, body: bytes = b"\0" * 64, length: int | None = None) -> bytes:
         raw = header if isinstance(header, bytes) else json.dumps(header).encode()
-        return struct.pack("<Q", len(raw) if length is None else length) + raw + body
+        whole = struct.pack("<Q", len(raw) if length is None else length) + raw + body
+        return whole.replace(none.encode(), hashlib.sha256(whole).hexdigest().encode())
 
-    entries = {
-        "__metadata__": {"seqattn": '{"version": 2, "kind": "model", "config": {}, "epoch": 1}'}
-    }
+    described = {"version": VERSION, "kind": "model", "config": {}, "epoch": 1, "checksum": none}
+    entries = {"__metadata__": {"seqattn": json.dumps(described)}}
 
     def tensor(**changes: Any) -> dict[str, Any]:
         return {**entries, "w": {"dtype": "F32", "shape": [16], "data_offsets": [0, 64]} | changes}
@@ -212,8 +216,8 @@ def _named(home: Path, word: str, made: Path) -> None:
     from seqattn.plots import as_bytes
     from seqattn.plots.run_pictures import attention_picture, predictions_picture
     from seqattn.runs import attention_arrays
+    from seqattn.runs.array_files import sequence_titles
     from seqattn.runs.checkpoint_file import describe_checkpoint
-    from seqattn.runs.titles import sequence_titles
     from seqattn.training import load_model
 
     lines = [

@@ -178,7 +178,7 @@ def _plan(plan: dict[str, Any]) -> None:
     from seqattn.experiments import train_runs
     from seqattn.plots import run_pictures
     from seqattn.runs import checksummed
-    from seqattn.runs.storage import arrays, atomic, locks
+    from seqattn.runs.storage import arrays, atomic
     from seqattn.training import loop
 
     if plan.get("no_precheck"):
@@ -225,7 +225,7 @@ def _plan(plan: dict[str, Any]) -> None:
                     with real(*args, **options) as file:
                         yield _Writes(file, before)
 
-                for module in (arrays, atomic, files, locks):
+                for module in (arrays, atomic, files):
                     module.os = _Os(opened)  # type: ignore[attr-defined]
 
 

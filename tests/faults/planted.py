@@ -122,7 +122,7 @@ def _follows_links() -> None:
 
 def _unchecked() -> None:
     """An output may replace what a command reads."""
-    import seqattn.runs.output_files  # noqa: F401
+    import seqattn.runs.storage  # noqa: F401
 
     _everywhere("check_outputs", lambda *_: None)
 
@@ -141,7 +141,7 @@ def _replaces() -> None:
 
 def _half() -> None:
     """An output is written where it is."""
-    import seqattn.runs.output_files
+    import seqattn.runs.storage.atomic
 
     @contextlib.contextmanager
     def opened(path: Path) -> Iterator[Any]:

@@ -151,7 +151,7 @@ def left_out(items: Iterable[str] = LEFT_OUT) -> Tally:
 @contextmanager
 def _forgetting(name: str) -> Any:
     """Restores everything but one item."""
-    from seqattn.training import RunProgress, data_loader, epoch_plan, learner, step_rng
+    from seqattn.training import RunProgress, batches, learner
 
     real = RunProgress.__post_init__
 
@@ -205,11 +205,11 @@ def _forgetting(name: str) -> Any:
 
     patches = [mock.patch.object(RunProgress, "__post_init__", begin)]
     if name == "coins":
-        patches.append(mock.patch.object(epoch_plan, "rngs_for", other("coins")))
+        patches.append(mock.patch.object(learner, "rngs_for", other("coins")))
     elif name == "order":
-        patches.append(mock.patch.object(data_loader, "rngs_for", other("shuffle")))
+        patches.append(mock.patch.object(batches, "rngs_for", other("shuffle")))
     elif name in ("dropout", "sampling"):
-        patches.append(mock.patch.object(step_rng, "rngs_for", other(name)))
+        patches.append(mock.patch.object(learner, "rngs_for", other(name)))
     elif name == "schedule":
         rate = learner.LearningRate
         patches.append(

@@ -19,12 +19,11 @@ from seqattn.experiments.verify_resume import verify_resume
 from seqattn.models import RNG, build_model
 from seqattn.runs import RunFolder
 from seqattn.training import Batch, ProcessGroup, RunProgress, TrainingRun, train_models
-from seqattn.training.cuda_graphs import GraphedLoss
+from seqattn.training.acceleration import GraphedLoss
 from seqattn.training.learner import Learner, build_group
 from seqattn.training.loop import train_step
-from seqattn.training.objective import LossFn, build_loss
+from seqattn.training.objective import LossFn, build_loss, validate
 from seqattn.training.state import TrainState
-from seqattn.training.validation import validate
 from tests.conftest import ROOT
 from tests.training_session import trained
 

@@ -18,9 +18,9 @@ from seqattn.models.attention.location_based import valid_lengths
 from seqattn.models.layers import init_parameters
 from seqattn.models.transformer import SinusoidalPositionalEncoding
 from seqattn.training.batches import Batch
+from seqattn.training.learner import StepRNG
 from seqattn.training.objective import AutogradLoss
-from seqattn.training.stacked_params import StackedParams
-from seqattn.training.step_rng import StepRNG
+from seqattn.training.state import StackedParams
 from tests.project.test_contract import ALLOWED, OTHERS, name_of, validated
 
 PRODUCTS = {"linear", "bmm", "baddbmm", "matmul", "__matmul__", "scaled_dot_product_attention"}

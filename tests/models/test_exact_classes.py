@@ -27,7 +27,7 @@ from seqattn.models.cells import GRU, LSTM, RNN
 from seqattn.models.layers import Linear
 from seqattn.training import Batch
 from seqattn.training.objective import AutogradLoss, LossFn, ManualBackwardLoss, build_loss
-from seqattn.training.stacked_params import StackedParams
+from seqattn.training.state import StackedParams
 from tests.conftest import F, H, K, N, S, T
 
 

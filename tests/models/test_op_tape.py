@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from seqattn.models import op_tape
-from seqattn.models.batch_buffers import BatchBuffers, BufferShape, MeanSquaredError
 from seqattn.models.cells import gru_step
-from seqattn.models.manual_gates import GRUGates
-from seqattn.models.op_tape import OpTape
+from seqattn.models.manual_backward import GRUGates
+from seqattn.models.op_tape import BatchBuffers, BufferShape, MeanSquaredError, OpTape
 
 R, N, S, T, F, H = 3, 5, 11, 7, 2, 13
 CLOSE: dict[str, Any] = {"atol": 1e-12, "rtol": 1e-12}

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from seqattn.models import numpy_reference
 from seqattn.models.attention import (
     AdditiveScore,
     Attention,
@@ -23,7 +22,9 @@ from seqattn.models.attention import (
 )
 from seqattn.models.fast_weights import MatrixMemory, StateMemory
 from seqattn.models.layers import init_parameters
-from seqattn.models.numpy_reference import (
+from tests.conftest import ROOT
+from tests.models import numpy_reference
+from tests.models.numpy_reference import (
     Array,
     Gradients,
     ScoreName,
@@ -42,7 +43,6 @@ from seqattn.models.numpy_reference import (
     weighted_sum_backward,
     weighted_sum_forward,
 )
-from tests.conftest import ROOT
 
 SCORES: tuple[ScoreName, ...] = ("scaled_dot", "general", "additive")
 T, S, Q, C, V, K, O = 3, 5, 7, 11, 13, 2, 17  # noqa: E741 - the letters of the module
@@ -443,7 +443,7 @@ def test_glorots_limits_are_of_each_matrix_itself(score: ScoreName) -> None:
 
 
 def test_the_referee_knows_numpy_only() -> None:
-    tree = ast.parse((ROOT / "seqattn/models/numpy_reference.py").read_text())
+    tree = ast.parse((ROOT / "tests/models/numpy_reference.py").read_text())
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     plain = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     assert modules | plain == {

@@ -33,7 +33,7 @@ from seqattn.plots import (
 from seqattn.plots.attention import Layout
 from seqattn.plots.run_pictures import picture_ending
 from seqattn.plots.style import FORMATS
-from seqattn.runs.titles import sequence_titles, shorten_name
+from seqattn.runs.array_files import sequence_titles, shorten_name
 
 WEIGHTS = np.array([[0.9, 0.1, np.nan], [0.25, 0.75, np.nan]])
 

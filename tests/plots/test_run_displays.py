@@ -29,7 +29,7 @@ from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
 from seqattn.data.planes import can_share_axes
 from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError, install_command
-from seqattn.plots import attention_figure, history_pictures, run_pictures
+from seqattn.plots import attention_figure, run_pictures
 from seqattn.plots.attention import Layout
 from seqattn.report import report
 from seqattn.report.content import (
@@ -206,13 +206,13 @@ def test_a_film_of_strengths_has_a_scale_for_both_signs(
     monkeypatch.setattr(run_pictures, "attention_figure", noted)
     film = {**read_arrays(run.film), "meaning": np.array("strength")}
     film["weights"] = np.where(np.isfinite(film["weights"]), -5.0, np.nan)
-    history_pictures.save_animation(film, tmp_path / "f.gif")
+    run_pictures.save_animation(film, tmp_path / "f.gif")
     assert set(asked) == {5.0}
 
 
 def test_a_film_of_a_head_says_which(run: RunFolder) -> None:
     film = read_arrays(run.film)
-    first, *others, _ = history_pictures.attention_history_picture(film, 1, layer=0, head=1).axes
+    first, *others, _ = run_pictures.attention_history_picture(film, 1, layer=0, head=1).axes
     assert first.get_ylabel().endswith("\nhead 1")
     assert [axes.get_ylabel() for axes in others] == ["", ""]
 
@@ -221,7 +221,7 @@ def test_a_film_names_each_epoch_and_each_sequence_once(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     film = read_arrays(run.film)
-    panels = np.array(history_pictures.attention_history_picture(film, 2).axes[:-1]).reshape(2, 3)
+    panels = np.array(run_pictures.attention_history_picture(film, 2).axes[:-1]).reshape(2, 3)
     assert [axes.get_title() for axes in panels[0]] == [
         "before training", "after epoch 2", "after epoch 4",
     ]  # fmt: skip
@@ -229,8 +229,8 @@ def test_a_film_names_each_epoch_and_each_sequence_once(
     names = [axes.get_ylabel().split("\n")[0] for axes in panels[:, 0]]
     assert names == ["validation 0", "validation 1"]
     frames = list[Figure]()
-    monkeypatch.setattr(history_pictures, "as_gif", lambda drawn: frames.extend(drawn) or b"")
-    history_pictures.save_animation(film, tmp_path / "f.gif")
+    monkeypatch.setattr(run_pictures, "as_gif", lambda drawn: frames.extend(drawn) or b"")
+    run_pictures.save_animation(film, tmp_path / "f.gif")
     assert [frame.get_suptitle() for frame in frames] == [
         "before training", "after epoch 2", "after epoch 4",
     ]  # fmt: skip
@@ -348,11 +348,7 @@ def test_values_of_the_config_are_in_the_letters_they_were_written_in(mine: RunF
     assert values["data.features"] == '["tüp"]'
 
 
-def test_files_of_an_older_version_are_read(mine: RunFolder) -> None:
-    """Before there was `said` in predictions, or a command in environment.json."""
-    predictions = read_arrays(mine.predictions)
-    del predictions["said"]
-    np.savez(mine.predictions, **predictions)
+def test_an_environment_without_a_command_is_read(mine: RunFolder) -> None:
     mine.environment.write_text(json.dumps({"python": "3.11"}))
     content = run_content(mine)
     assert not content["notices"]
@@ -521,7 +517,7 @@ def test_where_it_starts_is_of_a_plane_alone() -> None:
     source = np.array([[[-1.0, 1e5]], [[1.0, -1e5]], [[1.0, 1e5]]])
     predictions: dict[str, Any] = {
         "labels": np.array([], dtype=str), "ids": np.arange(3), "features": ["x", "y"],
-        "source": source, "target": source, "forecast": source,
+        "said": ["x", "y"], "source": source, "target": source, "forecast": source,
         "source_lengths": np.ones(3), "target_lengths": np.ones(3),
     }  # fmt: skip
     assert group_losses(predictions, np.ones(3)) == []

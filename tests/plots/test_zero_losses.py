@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from seqattn.plots import LossHistory, as_bytes, band_figure, comparison_figure, loss_figure
-from seqattn.plots.comparison import sweep_figure
-from seqattn.plots.log_scale import positive_losses, split_references
+from seqattn.plots.losses import positive_losses, split_references, sweep_figure
 
 
 def curve(losses: list[float], floor: float | None = 0.0, baseline: float | None = 0.0) -> Figure:

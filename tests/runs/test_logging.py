@@ -1,4 +1,4 @@
-"""Lines of a run go to its train.log and to the handlers of the program that trains."""
+"""train.log: which lines, in which order, with which times, and for which handlers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from typing import Any
 import pytest
 
 from seqattn import experiments
-from seqattn.errors import StorageError
-from seqattn.runs import RunFolder, train_log
+from seqattn.config import resolve
+from seqattn.errors import NonFiniteError, StorageError
+from seqattn.experiments import Callbacks, train_many
+from seqattn.runs import EpochRecord, RunFolder
+from seqattn.runs import folder as run_folder
+from seqattn.runs.storage.atomic import _PendingFile
 from tests.conftest import ROOT
 from tests.grouped import small_config
 from tests.log_lines import log_many
@@ -110,7 +114,7 @@ def test_what_the_disk_refuses_is_raised(
     (tmp_path / "train.log").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
         RunFolder(tmp_path).log_line("one")
-    monkeypatch.setattr(train_log, "open_to_append", refuse)
+    monkeypatch.setattr(run_folder, "open_to_append", refuse)
     logging.disable(logging.CRITICAL if disabled else logging.NOTSET)
     try:
         with pytest.raises(OSError, match="No space left on device"):
@@ -228,7 +232,7 @@ def test_workers_write_their_lines(method: str, tmp_path: Path) -> None:
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with train_log.HANDLER.lock:  # type: ignore[union-attr]
+        with run_folder.HANDLER.lock:  # type: ignore[union-attr]
             held.set()
             release.wait(20)
 
@@ -249,3 +253,123 @@ def test_workers_write_their_lines(method: str, tmp_path: Path) -> None:
         expected = [f"{k} {n}" for n in range(20)]
         assert lines_of(tmp_path / str(k)) == expected
         assert [line for line in shared if line.startswith(f"{k} ")] == expected
+
+
+class Clock:
+    """Time counted in finished epochs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.epochs = 0
+        monkeypatch.setattr(time, "strftime", lambda *_: f"after-{self.epochs} epochs:")
+        self.callbacks = Callbacks(epoch=self.count)
+
+    def count(self, record: EpochRecord) -> None:
+        self.epochs += 1
+
+
+def epochs_and_words(folder: RunFolder) -> list[tuple[int, str]]:
+    """(epochs finished, first word) of each line."""
+    lines = folder.log.read_text(encoding="utf-8").splitlines()
+    split = [line.split(" ", 3) for line in lines]
+    return [(int(stamp.removeprefix("after-")), word) for stamp, _, word, *_ in split]
+
+
+def test_lines_stand_in_the_order_of_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    folder, _ = experiments.train_one(
+        small_config(), tmp_path, plots=False, callbacks=clock.callbacks
+    )
+    assert epochs_and_words(folder) == [
+        (0, "train"), (0, "gradients:"), (0, "epoch"), (1, "epoch"), (2, "epoch"), (3, "finished:"),
+    ]  # fmt: skip
+
+
+def test_many_runs_say_at_once_how_they_are_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    pairs = experiments.seeds_of(small_config(), tmp_path, 3)
+    for job in experiments.train_many(pairs, threads=1, callbacks=clock.callbacks):
+        assert epochs_and_words(job.folder) == [
+            (0, "train"), (0, "batched"), (0, "gradients:"), (9, "finished:"),
+        ]  # fmt: skip
+
+
+def test_the_reason_of_an_end_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    config = small_config(training={"learning_rate": 100.0, "optimizer": "sgd", "epochs": 40})
+    with pytest.raises(NonFiniteError):
+        experiments.train_one(config, tmp_path, plots=False, callbacks=clock.callbacks)
+    lines = epochs_and_words(RunFolder(tmp_path / config.name))
+    assert [word for _, word in lines[:2]] == ["train", "gradients:"]
+    assert lines[-1] == (clock.epochs, "ended:")
+    assert lines == sorted(lines, key=lambda line: line[0])
+
+
+SETS = ["data.n_train=8", "data.n_validation=4", "data.n_test=4", "training.epochs=1"]
+
+
+def jobs(folder: Path, seeds: int) -> list:  # type: ignore[type-arg]
+    return [
+        (resolve(None, [*SETS, f"seed={seed}"]).config, RunFolder(folder / f"seed-{seed}"))
+        for seed in range(seeds)
+    ]
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_finished_is_logged_after_the_results_are_committed(
+    seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, seen = jobs(tmp_path, seeds), list[bool]()
+    show = _PendingFile.commit
+
+    def watched(written: _PendingFile) -> None:
+        if written.path.name == "summary.json":
+            seen.extend("finished" in folder.log.read_text() for _, folder in wanted)
+        show(written)
+
+    monkeypatch.setattr(_PendingFile, "commit", watched)
+    train_many(wanted, threads=1)
+    assert len(seen) == seeds**2
+    assert not any(seen)
+    for _, folder in wanted:
+        assert "finished: test loss" in folder.log.read_text().splitlines()[-1]
+
+
+def test_a_run_whose_results_could_not_be_written_has_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((_, folder),) = wanted = jobs(tmp_path, 1)
+    show = _PendingFile.commit
+
+    def refused(written: _PendingFile) -> None:
+        if written.path.name == "summary.json":
+            raise OSError(28, "No space left on device", str(written.path))
+        show(written)
+
+    monkeypatch.setattr(_PendingFile, "commit", refused)
+    with pytest.raises(StorageError, match="No space left"):
+        train_many(wanted, threads=1)
+    assert not folder.summary.exists()
+    assert "finished" not in folder.log.read_text()
+
+
+def test_a_loss_that_is_not_finite_at_the_test_part_is_the_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dataclasses
+
+    from seqattn.experiments import results
+
+    score = results.evaluate
+
+    def infinite(*given, **named):  # type: ignore[no-untyped-def]
+        return dataclasses.replace(score(*given, **named), loss=float("inf"))
+
+    monkeypatch.setattr(results, "evaluate", infinite)
+    ((_, folder),) = wanted = jobs(tmp_path, 1)
+    (job,) = train_many(wanted, threads=1)
+    assert job.error is not None
+    assert "ended: The test loss is inf" in folder.log.read_text().splitlines()[-1]

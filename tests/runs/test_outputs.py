@@ -1,4 +1,4 @@
-"""No output destroys what a command reads, and none replaces what is no file of its own."""
+"""Output files that a user names."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from seqattn.errors import UsageError
-from seqattn.runs.output_files import check_outputs, output_file, write_output
+from seqattn.errors import StorageError, UsageError
+from seqattn.runs.storage import check_outputs, output_file, write_output
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -146,3 +147,45 @@ def test_an_export_through_a_link(run: Path, seqattn: Command) -> None:
 def test_outputs_are_not_compressed(name: str) -> None:
     with pytest.raises(UsageError, match=rf"--output {name}: seqattn does not compress files"):
         check_outputs({"--output": Path(name)}, {})
+
+
+pytestmark = pytest.mark.usefixtures("untraced_graphs")
+
+
+@contextmanager
+def read_in_part(pipe: Path) -> Iterator[None]:
+    """A reader that leaves after the first byte."""
+    os.mkfifo(pipe)
+
+    def read() -> None:
+        with pipe.open("rb", buffering=0) as file:
+            file.read(1)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    yield
+    reader.join(60)
+
+
+def test_a_named_pipe_whose_reader_leaves(tmp_path: Path) -> None:
+    with read_in_part(tmp_path / "pipe"), pytest.raises(StorageError, match="pipe: Broken pipe: "):
+        write_output(tmp_path / "pipe", bytes(2**20))
+
+
+def test_an_open_descriptor_whose_reader_has_left() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        with pytest.raises(StorageError, match=rf"/dev/fd/{writer}: Broken pipe: "):
+            write_output(Path(f"/dev/fd/{writer}"), b"lost")
+    finally:
+        os.close(writer)
+
+
+def test_the_command_says_so(
+    attention_run: Path, seqattn: Callable[..., Ended], tmp_path: Path
+) -> None:
+    with read_in_part(tmp_path / "page.html"):
+        done = seqattn("report", attention_run, "--output", "page.html")
+    assert done.code == 5
+    assert "seqattn: page.html: Broken pipe: " in done.err

@@ -23,7 +23,7 @@ from seqattn.data import load_data
 from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments import group_training
 from seqattn.experiments import resume as resume_module
-from seqattn.models import RecurrentModel, build_model, manual_additive
+from seqattn.models import RecurrentModel, build_model, manual_readout
 from seqattn.models import layers as layers_module
 from seqattn.models.attention import normalizers
 from seqattn.models.manual_backward import (
@@ -38,18 +38,17 @@ from seqattn.training import (
     RunProgress,
     RunState,
     TrainingRun,
+    acceleration,
     mse_loss,
     to_tensors,
     train_models,
 )
-from seqattn.training import compiling as compiling_module
 from seqattn.training import objective as objective_module
 from seqattn.training import threads as threads_module
-from seqattn.training.compiling import StepCompiler
-from seqattn.training.learner import build_group
+from seqattn.training.acceleration import StepCompiler
+from seqattn.training.learner import StepRNG, build_group
 from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss
-from seqattn.training.stacked_params import StackedParams
-from seqattn.training.step_rng import StepRNG
+from seqattn.training.state import StackedParams
 from seqattn.training.threads import choose_threads
 from tests import training_session
 from tests.conftest import ROOT, F, H, K, N, S, T
@@ -192,7 +191,7 @@ def test_an_additive_score_in_blocks_of_few_steps(
         backward(self, plan)
 
     backward = ForwardBackward.backward
-    monkeypatch.setattr(manual_additive, "MAX_BLOCK_SIZE", steps * RUNS * N * S * H)
+    monkeypatch.setattr(manual_readout, "MAX_BLOCK_SIZE", steps * RUNS * N * S * H)
     monkeypatch.setattr(ForwardBackward, "backward", checked)
     test_derived_gradients_are_autograds("additive", RUNS, ragged, coin)
     assert blocks == {steps} and steps < T
@@ -685,7 +684,7 @@ def test_auto_compiles_when_that_is_shorter_and_goes_back_where_it_is_slower(
     took = iter([1.0, after, after, after])
     trained([run_of(config, torch.float64)], log=log_lines.append)
     assert log_lines == ["autograd"]  # a second of training is no reason to compile
-    monkeypatch.setattr(compiling_module, "COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(acceleration, "COMPILE_SECONDS", 0.0)
     log_lines.clear()
     ended.clear()
     took = iter([1.0, after, after, after])

@@ -16,8 +16,8 @@ from seqattn.errors import PluginError
 from seqattn.models import build_model
 from seqattn.models.layers import Linear, init_parameters
 from seqattn.rng import rng_for, rngs_for
-from seqattn.training.optimizers import Optimizer
-from seqattn.training.step_rng import StepRNG
+from seqattn.training.learner import StepRNG
+from seqattn.training.optimization import Optimizer
 
 
 def test_threads_draw_the_numbers_of_one_thread() -> None:

@@ -19,8 +19,8 @@ from seqattn.errors import CheckpointError, Interrupted, UsageError
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import read_arrays, write_arrays
-from seqattn.training import load_model, parameter_history
-from seqattn.training.parameter_history import (
+from seqattn.training import histories, load_model
+from seqattn.training.histories import (
     MAX_BYTES,
     ParameterSnapshot,
     record_parameters,
@@ -209,7 +209,7 @@ def test_the_interval_is_doubled_until_the_frames_fit() -> None:
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize("every", [1, 3])
 def test_frames_are_dropped_evenly(every: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parameter_history, "MAX_BYTES", 4 * most)
+    monkeypatch.setattr(histories, "MAX_BYTES", 4 * most)
     history = list[ParameterSnapshot]()
     for epoch in range(0, 100 * every + 1, every):
         record_parameters(history, epoch, every, np.array([float(epoch)]))
@@ -240,7 +240,7 @@ def test_the_log_says_that_frames_are_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: RunFolder
 ) -> None:
     P = run.read_parameter_history()["parameters"].shape[1]
-    monkeypatch.setattr(parameter_history, "MAX_BYTES", 4 * P * 3)
+    monkeypatch.setattr(histories, "MAX_BYTES", 4 * P * 3)
     folder = trained(tmp_path, "training.record_attention=1")
     assert folder.read_parameter_history()["epochs"].tolist() == [0, 4]
     assert folder.read_film()["epochs"].tolist() == [0, 1, 2, 3, 4, 5, 6]
@@ -253,7 +253,7 @@ def test_a_thinned_file_is_the_same_after_a_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: RunFolder
 ) -> None:
     P = run.read_parameter_history()["parameters"].shape[1]
-    monkeypatch.setattr(parameter_history, "MAX_BYTES", 4 * P * 3)
+    monkeypatch.setattr(histories, "MAX_BYTES", 4 * P * 3)
     overrides = ("training.record_attention=1", "training.epochs=9")
     whole = trained(tmp_path / "whole", *overrides)
     for step in (12, 23, 31):
@@ -267,7 +267,7 @@ def test_a_thinned_file_is_the_same_after_a_resume(
 def test_parameters_beyond_the_budget_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parameter_history, "MAX_BYTES", 16)
+    monkeypatch.setattr(histories, "MAX_BYTES", 16)
     folder = trained(tmp_path)
     assert not folder.parameter_history.exists()
     assert folder.film.exists()

@@ -80,7 +80,7 @@ import torch
 from seqattn.config import resolve
 from seqattn.models import build_model
 from seqattn.training.batches import Batch
-from seqattn.models.memory import activations_per_sequence
+from seqattn.models import activations_per_sequence
 from seqattn.training.objective import build_loss
 
 

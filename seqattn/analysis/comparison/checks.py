@@ -21,7 +21,7 @@ from seqattn.config.comparing import DATA_SEEDS, PARTS, resample_data_seeds
 from seqattn.errors import CheckpointError, ConfigError, counted
 from seqattn.runs import RunFolder, check_summary
 from seqattn.training import file_digests
-from seqattn.training.compatibility import MUTABLE_ON_RESUME
+from seqattn.training.checkpoints import MUTABLE_ON_RESUME
 
 IGNORED_KEYS = frozenset({"name", "seed", *MUTABLE_ON_RESUME}) - {"training.epochs"}
 """Config keys that may differ between the runs of one config. Apart from `seed` and `plugins`, they

@@ -18,8 +18,7 @@ from seqattn.analysis.evaluation.npz import Spool, StreamedArray, string_array, 
 from seqattn.data import Sequences
 from seqattn.models import WeightSemantics
 from seqattn.runs import attention_contents, masked_weights
-from seqattn.runs.output_files import output_file
-from seqattn.runs.storage import open_atomic
+from seqattn.runs.storage import open_atomic, output_file
 
 MAX_MEMORY_BYTES = 2**26
 """Maximum size of the weights that are kept in memory, in bytes. If the weights need more memory,
@@ -84,7 +83,7 @@ class AttentionSpool(Spool):
     def write_output(self, path: Path) -> None:
         """Write the attention file to a path that the user chose.
 
-        See `seqattn.runs.output_files.output_file`.
+        See `seqattn.runs.storage.output_file`.
         """
         with output_file(path) as file:
             self._write(cast("BinaryIO", _ForwardOnlyFile(file)))

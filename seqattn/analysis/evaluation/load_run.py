@@ -94,8 +94,6 @@ def _are_other_parts(trained: LoadedModel, data: Splits) -> bool:
     config = trained.config.data
     if not isinstance(config, OwnFile) or config.test_path is not None:
         return False
-    if trained.streamed:
-        return True
     return bool(trained.split and data.split) and trained.split != tuple(data.split)
 
 

@@ -90,7 +90,7 @@ def columns_of_predictions(arrays: Mapping[str, NDArray[Any]]) -> Columns:
     Args:
         arrays: the arrays of `predictions.npz`.
     """
-    names = arrays.get("said", arrays["features"])
+    names = arrays["said"]
     _, T, F = arrays["forecast"].shape
     sequences, steps = np.nonzero(np.arange(T) < arrays["target_lengths"][:, None])
     columns = {"sequence": np.repeat(arrays["ids"][sequences], F)}

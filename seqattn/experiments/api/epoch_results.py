@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from seqattn.errors import UsageError
 from seqattn.experiments.api.arguments import as_integer
-from seqattn.runs.array_files import PER_SEQUENCE
-from seqattn.runs.titles import sequence_titles
+from seqattn.runs.array_files import PER_SEQUENCE, sequence_titles
 
 if TYPE_CHECKING:
     from seqattn.data import Sequences

@@ -18,7 +18,7 @@ from seqattn.analysis.comparison.tables import describe_references, variant_tabl
 from seqattn.config.files import read_regular_file
 from seqattn.errors import SeqattnError
 from seqattn.runs import RunFolder
-from seqattn.runs.titles import sequence_titles
+from seqattn.runs.array_files import sequence_titles
 
 PNG = b"\x89PNG\r\n\x1a\n"
 MAX_PICTURE_BYTES = 4_000_000

@@ -21,9 +21,9 @@ from seqattn.experiments.contract.result import (
 )
 from seqattn.models.layers import MAX_INNERMOST_WIDTH
 from seqattn.training.batches import Batch
+from seqattn.training.learner import StepRNG
 from seqattn.training.objective import AutogradLoss
-from seqattn.training.stacked_params import StackedParams
-from seqattn.training.step_rng import StepRNG
+from seqattn.training.state import StackedParams
 
 STEPS = (1e-5, 1e-6, 1e-7)
 """Half the distance between the two points of a central difference. The smaller steps are for

@@ -14,7 +14,7 @@ from seqattn.experiments.contract.result import Difference, tensor_difference
 from seqattn.models import RecurrentModel, Seq2SeqModel
 from seqattn.models.attention import Location, Normalizer, Score
 from seqattn.models.cells import Cell
-from seqattn.models.plugin_models import check_output
+from seqattn.models.registration import check_output
 
 Tensors = Mapping[str, Tensor]
 

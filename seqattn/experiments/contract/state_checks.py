@@ -20,7 +20,7 @@ from seqattn.experiments.contract.result import (
 )
 from seqattn.models.attention.scores import build_score
 from seqattn.models.layers import init_parameters
-from seqattn.training.stacked_params import train_mode
+from seqattn.training.state import train_mode
 
 MAX_INPUT = 1e3
 WIDTHS = (16, 256)

@@ -15,7 +15,7 @@ from seqattn.errors import CheckpointError, UsageError
 from seqattn.runs import SEARCH as MANIFEST_NAME
 from seqattn.runs import read_search
 from seqattn.runs.storage import LOCK_NAME, TMP_SUFFIX, write_json
-from seqattn.training.compatibility import MUTABLE_ON_RESUME
+from seqattn.training.checkpoints import MUTABLE_ON_RESUME
 
 DATABASE = "study.db"
 

@@ -133,7 +133,7 @@ def _example_arrays(
         "ids": [str(name) for name in predictions["ids"][selected]],
         "labels": [labels[k] for k in selected],
         "features": [str(name) for name in predictions["features"]],
-        "target_features": [str(name) for name in predictions.get("said", predictions["features"])],
+        "target_features": [str(name) for name in predictions["said"]],
         "units": dict(units),
         "named": {name: with_unit(name, units) for name in units},
         "plane": _is_plane(predictions, units, selected),
@@ -205,7 +205,7 @@ def _is_plane(
 ) -> bool:
     points = [predictions[part][selected] for part in ("source", "target", "forecast")]
     features = predictions["features"]
-    return can_share_axes(list(features), list(predictions.get("said", features)), points, units)
+    return can_share_axes(list(features), list(predictions["said"]), points, units)
 
 
 def group_losses(

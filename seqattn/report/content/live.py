@@ -357,7 +357,7 @@ def _recorded_parameters(
         CheckpointError: if the recorded parameters cannot be read, or belong to another model.
     """
     from seqattn.export.live import flatten_parameters
-    from seqattn.training.parameter_history import check_same_shapes
+    from seqattn.training.histories import check_same_shapes
 
     shapes = {name: tuple(shape) for name, shape in model["layout"]}
     best = flatten_parameters(dict(trained.model.named_parameters()), shapes).numpy()

@@ -152,7 +152,7 @@ def _describe_noise(
 
 def _describe_own(predictions: Mapping[str, NDArray[Any]]) -> str:
     features = [str(name) for name in predictions["features"]]
-    targets = [str(name) for name in predictions.get("said", predictions["features"])]
+    targets = [str(name) for name in predictions["said"]]
     sources, steps = (predictions[f"{side}_lengths"] for side in ("source", "target"))
     return (
         f"The source has {_range(sources.min(), sources.max())} steps of {_names(features)}; the"

@@ -37,8 +37,6 @@ def write_arrays(
     """Write an NPZ file atomically.
 
     Args:
-        path: the file.
-        arrays: the arrays by name.
         compressed: whether an archive of large arrays is compressed; see `save_arrays`.
     """
     with open_atomic(path) as file:
@@ -69,7 +67,6 @@ def read_arrays(
     """Read arrays of an NPZ file.
 
     Args:
-        path: the file.
         names: the names of the arrays to read, as far as the file has them; None to read all.
         max_rows: the number of leading rows to read from each array that has three or more axes,
             more than `MAX_WHOLE_BYTES` bytes and C order; None to read all rows. The checksum of an

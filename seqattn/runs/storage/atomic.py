@@ -1,7 +1,7 @@
 """Atomic writes: a reader sees the old file or the new file, and never a part of a file.
 
 A file is written under a temporary name in the same folder, flushed to disk, and renamed, so that
-the guarantee also holds after a power failure.
+the guarantee also holds after a power failure. At most one process can hold the lock of a folder.
 """
 
 from __future__ import annotations
@@ -10,12 +10,19 @@ import contextlib
 import errno
 import json
 import os
+import re
+import socket
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from seqattn.config.files import open_regular, read_regular_file
+from seqattn.errors import FolderLockedError, StorageError, UsageError
 
 TMP_SUFFIX = ".part"
 """The suffix of temporary files."""
@@ -23,6 +30,14 @@ CHUNK_BYTES = 2**16
 """The number of bytes that are read at a time to verify a file."""
 MAX_FSYNCS = 8
 """The maximum number of files for which one fsync per file is as fast as one sync of the system."""
+_unfinished = set[Path]()
+_creation = threading.RLock()
+"""The lock for creating a temporary file, which `remove_unfinished` never releases."""
+LOCK_NAME = ".lock"
+"""The name of the lock file in a folder."""
+DESCRIPTORS = re.compile(r"/dev/fd|/proc/(self|thread-self|\d+)/fd")
+MAX_LINKS = 40
+"""The maximum number of symbolic links to follow, as in Linux."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +96,6 @@ class _WriteTransaction(threading.local):
 
 
 _transaction = _WriteTransaction()
-_unfinished = set[Path]()
-_creation = threading.RLock()
-"""The lock for creating a temporary file, which `remove_unfinished` never releases."""
 
 
 @contextlib.contextmanager
@@ -142,12 +154,11 @@ def atomic_write(
     verify: bool = False,
     before_commit: Callable[[], None] | None = None,
 ) -> None:
-    """Replace a file in one step, after the new content has been flushed to disk. In a transaction,
-    the file is replaced at the end of the transaction.
+    """Replace a file in one step, after the new content has been flushed to disk. If the write
+    fails, the old file is unchanged. In a transaction, the file is replaced at the end of the
+    transaction.
 
     Args:
-        path: the file.
-        content: the new content.
         backup_path: the new path of the old file. A file that already has this path is replaced.
             With None, the old file is removed.
         verify: whether to read the new file and compare it with `content` before the old file is
@@ -155,9 +166,6 @@ def atomic_write(
         before_commit: function that is called when the new content has been flushed to disk,
             directly before the old file is replaced. In a transaction, all files of the transaction
             have been flushed. The function may remove files that the new file makes outdated.
-
-    Raises:
-        OSError: if the write failed. The old file is then unchanged.
     """
     with open_atomic(path, backup_path, content if verify else None, before_commit) as file:
         file.write(content)
@@ -174,7 +182,6 @@ def open_atomic(
     block or of the open transaction.
 
     Args:
-        path: the file.
         backup_path: see `atomic_write`.
         content: the bytes that the new file must contain before the old file is replaced; None to
             skip the check.
@@ -256,12 +263,7 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def temporary_path(path: Path, process: int) -> Path:
-    """Return the path of the temporary file that a process writes before it replaces a file.
-
-    Args:
-        path: the file.
-        process: the id of the process.
-    """
+    """Return the path of the temporary file that a process writes before it replaces a file."""
     return path.with_name(f".{path.name}.{process}{TMP_SUFFIX}")
 
 
@@ -275,10 +277,221 @@ def remove_unfinished() -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON atomically, with an indentation of two spaces.
+    """Write JSON atomically, with an indentation of two spaces. NaN is a `ValueError`."""
+    atomic_write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+class BackgroundWriter:
+    """A thread that runs one write at a time. At the end of a `with` block, the writer waits for
+    the last write."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(1)
+        self.pending: Future[None] | None = None
+
+    def submit(self, write: Callable[[], None]) -> None:
+        """Wait until the previous write has ended, and start the next write."""
+        self.wait()
+        self.pending = self.pool.submit(write)
+
+    def wait(self) -> None:
+        """Wait until the pending write has ended."""
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.result()
+
+    def raise_if_failed(self) -> None:
+        """Raise the error of the pending write if this write has already failed."""
+        if self.pending is not None and self.pending.done():
+            self.wait()
+
+    def __enter__(self) -> BackgroundWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.wait()
+        except OSError:
+            if kind is None:
+                raise
+        finally:
+            self.pool.shutdown()
+
+
+@contextlib.contextmanager
+def exclusive_lock(folder: Path) -> Iterator[None]:
+    """Lock a folder during the `with` block, and remove the temporary files of killed processes.
+
+    Readers need no lock.
+    """
+    with folder_lock(folder):
+        for unfinished in (*folder.glob(f".*{TMP_SUFFIX}"), *folder.glob(f"*/.*{TMP_SUFFIX}")):
+            if not _is_being_written(unfinished):
+                unfinished.unlink(missing_ok=True)
+        yield
+
+
+@contextlib.contextmanager
+def folder_lock(
+    folder: Path, timeout: float = 0.0, remedy: str = "choose another --name"
+) -> Iterator[None]:
+    """Lock a folder during the `with` block. The kernel releases the lock when the process ends,
+    even if the process is killed.
+
+    Args:
+        timeout: the maximum time to wait for another process, in seconds.
+        remedy: what the error message suggests as an alternative to waiting.
 
     Raises:
-        ValueError: if a number is NaN or infinite.
-        OSError: if the write failed. The old file is then unchanged.
+        FolderLockedError: if another process holds the lock.
     """
-    atomic_write(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+    from filelock import FileLock, Timeout
+
+    path = folder / LOCK_NAME
+    try:
+        lock = FileLock(path, timeout=timeout)
+        lock.acquire()
+    except Timeout:
+        raise FolderLockedError(
+            f"{folder}: {_lock_owner(path)} is writing there. Wait, or {remedy}."
+        ) from None
+    try:
+        with (
+            contextlib.suppress(OSError),  # only used in messages; a full disk is detected later
+            os.fdopen(open_regular(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file,
+        ):
+            file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+        yield
+    finally:
+        lock.release()
+
+
+def _is_being_written(unfinished: Path) -> bool:
+    """Return whether the process that writes a temporary file is alive on this machine.
+
+    The name of the file contains the PID of the process. An output that the user names is written
+    without a lock, so another process can be writing to a locked folder.
+    """
+    number = unfinished.name.removesuffix(TMP_SUFFIX).rpartition(".")[2]
+    if os.name != "posix" or not (number.isascii() and number.isdigit()):
+        return False
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # the process belongs to another user
+        pass
+    return True
+
+
+def _lock_owner(path: Path) -> str:
+    try:
+        owner = json.loads(read_regular_file(path))
+        return f"process {int(owner['pid'])} on {str(owner['host'])[:100]!r}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+# --- output files, which a user names in an option or in a Python call ---------------------------
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write the content of an output file; see `output_file`."""
+    with output_file(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """Open an output file for writing in several pieces.
+
+    When the block ends, a regular file is replaced atomically. Symbolic links are followed, so the
+    linked file is replaced and the links are kept. Any other output (a pipe, a device, or an open
+    descriptor such as /dev/stdout) is written directly, so a reader may see an incomplete file.
+
+    Raises:
+        OSError: if the file cannot be written.
+        StorageError: if the file is a pipe, and the reader of the pipe closed it early.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    descriptor = _descriptor(path)
+    if descriptor is None and (not path.exists() or path.is_file()):
+        with open_atomic(Path(os.path.realpath(path))) as file:
+            yield file
+        return
+    sys.stdout.flush()  # earlier prints come first if the file is standard output
+    try:
+        target = path if descriptor is None else os.dup(descriptor)
+        with open(target, "wb") as file:  # noqa: PTH123  (may be a descriptor)
+            yield file
+    except BrokenPipeError:  # otherwise, the error would look like an error of stdout
+        raise StorageError(
+            f"{path}: {os.strerror(errno.EPIPE)}: its reader closed it before all was written."
+        ) from None
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+
+
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
+    """Check that no output of a command is also an input or another output of the command, and that
+    no output has the suffix of a compressed file.
+
+    Args:
+        outputs: a mapping from each output option to the path of the output, or to None if the
+            option was not given.
+        inputs: a mapping from the description of each input, which messages contain, to the path of
+            the input, or to None if the input was not given.
+
+    Raises:
+        UsageError: if an output would replace an input or another output, or if its name ends in
+            `.gz` or `.zst`.
+    """
+    written = dict[str, Path]()
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        if path.suffix.lower() in (".gz", ".zst"):
+            raise UsageError(
+                f"{option} {path}: seqattn does not compress files. Leave out"
+                f" {path.suffix}, and compress the file afterwards."
+            )
+        for description, other in (*inputs.items(), *written.items()):
+            if other is not None and _same_file(path, other):
+                raise UsageError(
+                    f"{option} {path}: is the same file as {description} ({other}), which it would"
+                    " replace. Choose another file."
+                )
+        written[option] = path
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Return whether two paths name the same file. If both files exist, the function compares their
+    device numbers and inodes. Otherwise, it compares the resolved paths.
+
+    The result is False for pipes and devices, because a write does not replace pipes and devices.
+    """
+    try:
+        return one.samefile(other) and (one.is_file() or one.is_dir())
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the open descriptor of this process that a path such as /dev/stdout names, or None if
+    the path does not name a descriptor.
+
+    The caller writes to the descriptor instead of opening the path. If the descriptor is redirected
+    to a regular file, opening the path would truncate the file.
+    """
+    for _ in range(MAX_LINKS):
+        parent = os.path.realpath(path.parent)
+        if DESCRIPTORS.fullmatch(parent) and path.name.isdigit():
+            is_ours = parent in ("/dev/fd", f"/proc/{os.getpid()}/fd")
+            return int(path.name) if is_ours else None
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None

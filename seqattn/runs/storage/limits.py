@@ -76,8 +76,7 @@ def allow_open_files(runs: int = 1) -> None:
 
 def physical_memory() -> int:
     """Return the memory of the machine in bytes, or the memory limit of the control group if this
-    limit is lower. If neither value is known, return 4 GiB.
-    """
+    limit is lower. If neither value is known, return 4 GiB."""
     limits = []
     with contextlib.suppress(ValueError, OSError, AttributeError):
         limits.append(int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))

@@ -1,8 +1,8 @@
-"""Losses with CUDA graphs, with a stand-in on the CPU for the capture: a pass whose masks on the
-device are not read, and that sees only the tensors of the capture."""
+"""Compiled steps: when they are compiled, and what the log says; and CUDA graphs."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,21 +12,130 @@ import torch
 from torch import Tensor
 
 from seqattn.config import resolve
+from seqattn.data import load_data
 from seqattn.errors import UsageError
 from seqattn.models import build_model, teacher_forcing
 from seqattn.models.layers import Linear
-from seqattn.training import Batch
-from seqattn.training.compiling import StepCompiler
-from seqattn.training.cuda_graphs import (
+from seqattn.training import Batch, TrainingRun, acceleration, to_tensors
+from seqattn.training.acceleration import (
     Computation,
     GraphedLoss,
     RefuseWaiting,
+    StepCompiler,
     WaitsForDeviceError,
     uses_graphs,
 )
-from seqattn.training.objective import LossFn, build_loss
-from seqattn.training.stacked_params import StackedParams
-from seqattn.training.step_rng import StepRNG
+from seqattn.training.batches import DataLoader
+from seqattn.training.learner import StepRNG
+from seqattn.training.objective import AutogradLoss, LossFn, build_loss
+from seqattn.training.state import StackedParams
+from tests.grouped import small_config
+from tests.training_session import trained
+
+ENDS = (3, 3, 7, 7)
+"""Epochs of the runs of a group: a smaller group continues after the third."""
+
+
+def compilations(monkeypatch: pytest.MonkeyPatch, durations: Any) -> list[int]:
+    """Train a group with these durations of epochs, and return the epochs that compiled a step.
+
+    Nothing is compiled: only the decisions are tested.
+    """
+    compiled, finished = list[int](), itertools.count(1)
+    after_epoch, epoch = StepCompiler.after_epoch, 0
+
+    def timed(compiler: StepCompiler, _: float, epochs_left: int, batch: Any) -> None:
+        nonlocal epoch
+        epoch = next(finished)
+        after_epoch(compiler, next(durations), epochs_left, batch)
+
+    def compile_step(loss_fn: AutogradLoss, batch: Any) -> None:
+        compiled.append(epoch)
+        loss_fn.name += ", a step compiled"
+
+    monkeypatch.setattr(acceleration, "COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(StepCompiler, "after_epoch", timed)
+    monkeypatch.setattr(AutogradLoss, "compile", compile_step)
+    runs = []
+    for seed, epochs in enumerate(ENDS):
+        config = small_config(
+            model={"attention": {"score": "cosine"}}, training={"compile": "auto", "epochs": epochs}
+        )
+        data, model = load_data(config.data), build_model(config.model, 2, seed)
+        parts = to_tensors(data.train), to_tensors(data.validation)
+        runs.append(TrainingRun(model, *parts, config.training, seed))
+    assert [len(run.history) for run in trained(runs)] == list(ENDS)
+    assert epoch == max(ENDS)
+    return compiled
+
+
+def test_no_speed_up_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each epoch takes longer than the one before, so the second shows no speed-up."""
+    assert compilations(monkeypatch, itertools.count(1.0)) == [1]
+
+
+def test_a_smaller_group_compiles_again_after_a_speed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its model is a new one, with eager steps."""
+    assert compilations(monkeypatch, itertools.count(9.0, -1.0)) == [1, 4]
+
+
+def run_of(precision: str, epochs: int, seed: int) -> TrainingRun:
+    config = small_config(
+        model={"attention": {"score": "cosine"}},  # autograd
+        training={"compile": "auto", "epochs": epochs, "precision": precision},
+    )
+    data, model = load_data(config.data), build_model(config.model, 2, seed)
+    train, validation = to_tensors(data.train), to_tensors(data.validation)
+    return TrainingRun(model, train, validation, config.training, seed)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("runs", [1, 4])
+def test_a_failed_compile_is_logged_once_with_its_reason(
+    precision: str, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that end at different epochs, so that a smaller group goes on and tries again; every
+    epoch takes longer than the one before."""
+
+    def broken(*inputs: Any) -> Any:
+        raise RuntimeError("no compiler here")
+
+    after_epoch, seconds = StepCompiler.after_epoch, itertools.count(1)
+
+    def slower(compiler: StepCompiler, _: float, epochs_left: int, batch: Any) -> None:
+        after_epoch(compiler, next(seconds), epochs_left, batch)
+
+    monkeypatch.setattr(torch, "compile", lambda plain, backend: broken)
+    monkeypatch.setattr(acceleration, "COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(StepCompiler, "after_epoch", slower)
+    messages: list[str] = []
+    trained([run_of(precision, 4 + 3 * k, k) for k in range(runs)], log=messages.append)
+    name = "autograd in bfloat16" if precision == "bfloat16" else "autograd"
+    assert messages[0] == name
+    assert len(messages) == 2
+    assert messages[1].startswith(f"{name}: training.compile: torch could not compile a step here")
+    assert "no compiler here" in messages[1]
+
+
+def test_no_batch_is_read_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of data on the disk a batch more an epoch would be a read more."""
+    read: list[int] = []
+    first = DataLoader.example_batch
+
+    def counted(loader: DataLoader) -> Batch:
+        read.append(loader.n)
+        return first(loader)
+
+    monkeypatch.setattr(DataLoader, "example_batch", counted)
+    for mode in ("off", "auto"):  # of which auto has too few epochs left
+        config = small_config(
+            model={"attention": {"score": "cosine"}}, training={"compile": mode, "epochs": 3}
+        )
+        data = load_data(config.data)
+        parts = to_tensors(data.train), to_tensors(data.validation)
+        trained([TrainingRun(build_model(config.model, 2, 1), *parts, config.training, 1)])
+        assert read == [], mode
+
 
 N, S, T, F = 5, 4, 6, 2
 

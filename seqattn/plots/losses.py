@@ -1,22 +1,21 @@
-"""Figures that show the losses, learning curves and sweeps of variants with several seeds."""
+"""Figures of losses: curves over the epochs, comparisons, sweeps, and the importances of a search.
+
+The axis of the losses is logarithmic if a loss is above 0. A logarithmic axis cannot show a loss of
+0.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from seqattn.plots.log_scale import (
-    NOT_DRAWN,
-    positive_losses,
-    set_loss_scale,
-    split_references,
-)
 from seqattn.plots.style import (
     BLACK,
     BLUE,
@@ -26,15 +25,213 @@ from seqattn.plots.style import (
     PURPLE,
     SKY,
     VERMILION,
+    set_layout,
+    text_width,
+    tick_width,
     with_style,
 )
-from seqattn.runs.titles import shorten_names
+from seqattn.runs.array_files import shorten_names
 
+Reference = tuple[str, float]
+"""The name and the loss of a reference line."""
+
+MIN_SHARE = 1e-6
+"""A reference loss below this share of the smallest loss is not drawn, because the axis would then
+leave too little space for the other losses."""
+NOT_DRAWN = "not on the log scale"
+NOISE_FLOOR = "noise floor"
 MAX_NAME_LETTERS = 34  # longer names of variants are shortened
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 FINITE_STAND_IN = 1e300  # replaces inf: np.percentile cannot interpolate to inf
 INTERVAL_STYLE: dict[str, Any] = {"lw": 2.4, "solid_capstyle": "butt"}
 DASHES = ("-", (0, (5, 2)), "-.", ":", (0, (3, 1, 1, 1, 1, 1)))
+
+
+def positive_losses(losses: Iterable[ArrayLike]) -> NDArray[np.float64]:
+    """Return the finite losses above 0 of all arrays as one flat array."""
+    flat = [np.asarray(values, np.float64).ravel() for values in losses]
+    every = np.concatenate(flat) if flat else np.empty(0)
+    found: NDArray[np.float64] = every[np.isfinite(every) & (every > 0)]
+    return found
+
+
+def split_references(
+    references: Sequence[Reference], losses: NDArray[np.float64]
+) -> tuple[list[Reference], list[Reference]]:
+    """Separate the references that the axis can show from the other references.
+
+    Args:
+        references: the names and losses of the reference lines.
+        losses: the positive losses of the figure. If there are no positive losses, the axis is
+            linear and shows every reference. Otherwise, the axis is logarithmic.
+
+    Returns:
+        The references that the axis can show, and the other references.
+    """
+    if not losses.size:
+        return list(references), []
+    least = MIN_SHARE * losses.min()
+    shown = [(name, loss) for name, loss in references if loss >= least]
+    return shown, [(name, loss) for name, loss in references if not loss >= least]
+
+
+def set_loss_scale(axes: Axes, losses: Sequence[ArrayLike], *, vertical: bool = True) -> str:
+    """Make the axis of the losses logarithmic if a loss is above 0, and return a note on the scale.
+
+    Args:
+        losses: all losses of the axes.
+        vertical: whether the losses are on the vertical axis.
+
+    Returns:
+        A note for the label of the axis, such as " (log scale)"; "" for a linear axis. If a
+        logarithmic axis omits losses of 0, the note contains the number of these losses.
+    """
+    if not positive_losses(losses).size:
+        return ""
+    if vertical:
+        axes.set_yscale("log", nonpositive="mask")
+    else:
+        axes.set_xscale("log", nonpositive="mask")
+    zeros = sum(int((np.asarray(values, np.float64) <= 0).sum()) for values in losses)
+    return (
+        f" (log scale, without {zeros} {'loss' if zeros == 1 else 'losses'} of 0)"
+        if zeros
+        else " (log scale)"
+    )
+
+
+@with_style
+def importance_figure(importance: Mapping[str, float], title: str) -> Figure:
+    """Draw one bar per config key, with the most important key at the top.
+
+    Args:
+        importance: the importance of each config key; the values sum to 1.
+    """
+    figure = Figure(figsize=(6.5, 0.9 + 0.32 * len(importance)), layout="constrained")
+    axes = figure.subplots()
+    rows = sorted(importance.items(), key=lambda pair: pair[1])
+    bars = axes.barh([key for key, _ in rows], [share for _, share in rows], color=BLUE)
+    axes.bar_label(bars, fmt="%.2f", padding=3)
+    axes.set_xlim(0, 1.1 * max(importance.values(), default=1.0) or 1.0)
+    axes.set_xlabel("share of the difference between the best quarter and all (PED-ANOVA)")
+    axes.set_title(title)
+    return figure
+
+
+@dataclass(frozen=True)
+class LossHistory:
+    """The losses of a run. Each list has one value per epoch."""
+
+    epochs: Sequence[int]
+    training: Sequence[float]
+    validation: Sequence[float]
+    validation_teacher_forced: Sequence[float]
+
+
+@with_style
+def loss_figure(
+    history: LossHistory,
+    *,
+    best_epoch: int,
+    noise_floor: float | None,
+    baseline: tuple[str, float] | None,
+    title: str,
+    scaled: bool = False,
+) -> Figure:
+    """Draw the training and validation losses on a logarithmic scale.
+
+    The noise floor and the best baseline are drawn as horizontal lines. If one of these reference
+    losses is 0, or far below the other losses, only the legend shows it. If no loss is above 0, the
+    scale is linear, and every reference loss has a line.
+
+    Args:
+        history: the losses, which are mean squared errors.
+        best_epoch: the epoch to mark, counted from 1; 0 to mark no epoch.
+        noise_floor: the irreducible mean squared error; None if it is unknown.
+        baseline: the name and the mean squared error of the best parameter-free baseline; None for
+            a figure without a baseline.
+        scaled: whether the errors are in scaled units instead of the units of the data.
+    """
+    figure = Figure()
+    axes = figure.subplots()
+    _draw_curves(axes, history, best_epoch)
+    losses = [history.training, history.validation, history.validation_teacher_forced]
+    references = [] if noise_floor is None else [(NOISE_FLOOR, noise_floor)]
+    references += [] if baseline is None else [baseline]
+    shown, omitted = split_references(references, positive_losses(losses))
+    labels = _draw_references(axes, shown)
+    for name, loss in omitted:
+        axes.plot([], [], " ", label=f"{name} {loss:.4g}: {NOT_DRAWN}")
+    scale = set_loss_scale(axes, losses)
+    _set_loss_ticks(axes)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(f"mean squared error{', scaled units' if scaled else ''}{scale}")
+    axes.set_title(title, loc="left", color=BLACK)
+    axes.grid(axis="y", which="both", color="#e8e8e8", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.02)
+    axes.legend(loc="upper right", fontsize=8, framealpha=0.9, frameon=True, edgecolor="none")
+    right = 0.15 + text_width((line for label in labels for line in label.splitlines()), 8)
+    left = 0.35 + tick_width(axes.yaxis, 9)
+    set_layout(figure, (6.9 - right, 3.6), (1, 1), left=left, right=right, bottom=0.5, top=0.3)
+    return figure
+
+
+def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int) -> None:
+    """Draw the curves of the three losses, and mark the best epoch unless `best_epoch` is 0."""
+    epochs, validation = history.epochs, history.validation
+    marker = "o" if len(epochs) < 2 else None  # a line through one point would be invisible
+    axes.plot(epochs, history.training, color=GREY, lw=1.2, marker=marker, label="training")
+    axes.plot(
+        epochs, history.validation_teacher_forced, color=ORANGE, lw=1.4, ls=(0, (5, 2)),
+        marker=marker, label="validation, teacher-forced",
+    )  # fmt: skip
+    axes.plot(epochs, validation, color=BLUE, lw=1.8, marker=marker,
+              label="validation, free running")  # fmt: skip
+    if best_epoch:
+        best = validation[list(epochs).index(best_epoch)]
+        axes.plot(
+            [best_epoch], [best], "D", color=BLUE, mfc="white", ms=7, mew=1.6, zorder=5,
+            label=f"best epoch: {best_epoch} ({best:.4g})",
+        )  # fmt: skip
+
+
+def _draw_references(axes: Axes, lines: Sequence[Reference]) -> list[str]:
+    """Draw a horizontal line for each reference loss, and return the labels of the lines.
+
+    The labels are to the right of the axes.
+    """
+    labels = [f"{name}\n{loss:.4g}" for name, loss in lines]
+    lowest = min((loss for _, loss in lines), default=0.0)
+    for label, (name, loss) in zip(labels, lines, strict=True):
+        color, dashes = (GREEN, "-.") if name == NOISE_FLOOR else (VERMILION, ":")
+        axes.axhline(loss, color=color, lw=1.2, ls=dashes, zorder=1)
+        axes.annotate(
+            label, (1, loss), xycoords=("axes fraction", "data"),
+            xytext=(4, 0), textcoords="offset points", ha="left", color=color, fontsize=8,
+            va="top" if loss == lowest and len(lines) > 1 else "bottom",
+        )  # fmt: skip
+    return labels
+
+
+def _set_loss_ticks(axes: Axes) -> None:
+    """Set the ticks of a logarithmic loss axis, with labels in the format `g`, such as 0.05.
+
+    An axis with few decades also gets ticks between the powers of ten. A linear axis is not
+    changed.
+    """
+    if axes.get_yscale() != "log":
+        return
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(plain)
+    low, high = axes.get_ylim()
+    if high / low < 3:  # such a range may contain no tick at 1, 2 or 5
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    elif high / low < 1000:  # with few decades, also label the ticks at 2 and 5
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axes.yaxis.set_minor_formatter(plain)
 
 
 @with_style
@@ -53,7 +250,6 @@ def comparison_figure(
     Each row shows a point for each seed, and the median with its interval below the points.
 
     Args:
-        names: the names of the variants.
         losses: the losses of the seeds of each variant. The loss of a diverged seed is inf. The
             number of diverged seeds is written to the right of the row.
         intervals: for each variant, the median, the lower bound of the interval, and the upper
@@ -62,7 +258,6 @@ def comparison_figure(
         lines: the names and values of the reference losses, which are drawn as vertical lines. On a
             logarithmic axis, a reference loss that is 0 or far below the other losses appears only
             in the legend.
-        title: the title of the figure.
         unit: the end of the axis label, such as ", scaled units".
         no_interval_reason: the reason that the legend gives if no variant has an interval.
     """
@@ -136,7 +331,6 @@ def band_figure(
     a quarter of the seeds have diverged.
 
     Args:
-        names: the names of the variants.
         losses: for each variant, the losses (seeds, epochs). The losses are inf after the last
             epoch of a diverged seed.
         title: the start of the title; the function appends "median and quartiles over seeds".
@@ -205,7 +399,6 @@ def sweep_figure(
         key: the config key.
         reference: the name of a reference line, the values of the key, and the losses at these
             values; None for a figure without a reference line.
-        title: the title of the figure.
         unit: the second line of the axis label of the losses, such as ", scaled units".
     """
     has_accuracies = any(len(seeds) for seeds_by_value in accuracies for seeds in seeds_by_value)

@@ -1,10 +1,13 @@
-"""The parameter history that a run records if `training.record_attention` is set.
+"""The two histories that a run records if `training.record_attention` is set.
 
-The history contains the parameters of a run after some of the epochs, so that the model of each of
-these epochs can be loaded. The history is stored in the file `parameter_history.npz` of the run
-folder. A frame consists of the parameters after one epoch.
+The attention history contains the attention weights of a few validation sequences, called probe
+sequences, after some of the epochs; its file is `film.npz`. The parameter history contains the
+parameters of a run after some of the epochs, so that the model of each of these epochs can be
+loaded; its file is `parameter_history.npz`. A frame consists of the parameters after one epoch.
 
-In shapes, P is the number of parameter values of a run.
+In shapes of attention, P is the number of probe sequences, L the number of layers, A the number of
+heads, T the number of target steps, and S the number of source steps. In shapes of parameters, P is
+the number of parameter values of a run.
 """
 
 from __future__ import annotations
@@ -20,13 +23,102 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seqattn.data import Sequences
 from seqattn.errors import CheckpointError
-from seqattn.runs import RunFolder
+from seqattn.models import Seq2SeqModel
+from seqattn.runs import RunFolder, masked_weights
 from seqattn.runs.storage import write_arrays
+from seqattn.training.batches import Batch, GatheredBatch
 
+MAX_PROBES = 8
+MAX_CELLS = 2**15
 MAX_BYTES = 20_000_000
 """Maximum size of all frames of a run, in bytes. If the frames exceed this size, every second frame
 is dropped."""
+
+
+@dataclass(frozen=True)
+class AttentionSnapshot:
+    """Cross-attention weights of the probe sequences after an epoch.
+
+    Attributes:
+        epoch: number of finished epochs; 0 before the first epoch.
+        weights: (P, L, A, T, S) attention weights.
+        meaning: the meaning of the weights; see `seqattn.models.AttentionMap`.
+    """
+
+    epoch: int
+    weights: NDArray[np.float32]
+    meaning: str = "distribution"
+
+
+def probe_batch(validation: Batch | GatheredBatch) -> Batch:
+    """Return the first validation sequences of each run, at most `MAX_PROBES`. If the sequences are
+    long, the function returns fewer of them."""
+    cells = validation.source_steps * validation.target_steps
+    return validation.take(slice(0, max(1, min(MAX_PROBES, MAX_CELLS // cells)))).contiguous()
+
+
+def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[AttentionSnapshot]:
+    """Compute a snapshot for each run. For a model without attention, return an empty list.
+
+    The forecasts are free running and draw no random numbers, so recording does not affect
+    training.
+    """
+    with torch.inference_mode():
+        forecast = model.forecast(
+            probe.source, probe.target.shape[-2], source_lengths=probe.source_lengths
+        )
+        maps = [each for each in forecast.attention if each.kind == "cross"]
+        if not maps:
+            return []
+        weights = torch.stack([each.weights for each in maps], dim=-4).float().cpu().numpy()
+    by_run = weights if probe.source.dim() == 4 else weights[None]
+    return [AttentionSnapshot(epoch, each, maps[0].meaning) for each in by_run]
+
+
+def write_attention_history(
+    path: Path, history: Sequence[AttentionSnapshot], validation: Sequences
+) -> None:
+    """Write the snapshots with the ids, labels, lengths and alignment of the probe sequences.
+    Weights at padding become NaN."""
+    weights = np.stack([snapshot.weights for snapshot in history])
+    probe = validation.select(slice(0, weights.shape[1]))
+    arrays: dict[str, NDArray[Any]] = {
+        **masked_weights({"cross": weights}, probe.source_lengths, probe.target_lengths),
+        "axes": np.array(["frame", "sequence", "layer", "head", "target_step", "source_step"]),
+        "epochs": np.array([snapshot.epoch for snapshot in history]),
+        "meaning": np.array(history[0].meaning),
+        "ids": np.array(list(probe.ids)),
+        "labels": np.array(list(probe.labels), dtype=np.str_),
+        "source_lengths": probe.source_lengths,
+        "target_lengths": probe.target_lengths,
+        **({} if probe.alignment is None else {"alignment": probe.alignment}),
+    }
+    write_arrays(path, arrays)
+
+
+def read_attention_history(folder: RunFolder, epoch: int) -> list[AttentionSnapshot]:
+    """Read the snapshots up to an epoch.
+
+    If the run has no file with snapshots, the function returns an empty list. If the file cannot be
+    read, the function logs the reason and returns an empty list, and the next save replaces the
+    file.
+    """
+    if not folder.film.exists():
+        return []
+    try:
+        arrays = folder.read_film()
+    except CheckpointError as error:
+        folder.log_line(f"earlier attention is lost: {error}")
+        return []
+    weights = np.nan_to_num(arrays["weights"], nan=0.0)
+    return [
+        AttentionSnapshot(int(at), frame, str(arrays["meaning"]))
+        for at, frame in zip(arrays["epochs"], weights, strict=True)
+        if at <= epoch
+    ]
+
 
 Shapes = Mapping[str, Sequence[int]]
 """The shape of each parameter by name, in the order of a frame."""
@@ -53,7 +145,6 @@ def recording_interval(every: int, epoch: int, P: int) -> int | None:
 
     Args:
         every: value of `training.record_attention`.
-        epoch: number of finished epochs.
         P: number of parameter values of the run.
 
     Returns:
@@ -90,23 +181,13 @@ def record_parameters(
 
 
 def history_bytes(every: int | None, epochs: int, P: int) -> int:
-    """Return the size in bytes of the history of a finished run.
-
-    Args:
-        every: value of `training.record_attention`.
-        epochs: number of epochs of the run.
-        P: number of parameter values of the run.
-    """
+    """Return the size in bytes of the history of a finished run."""
     interval = None if every is None else recording_interval(every, epochs, P)
     return 0 if interval is None else 4 * P * (epochs // interval + 1)
 
 
 def describe_interval(every: int | None, epoch: int, P: int) -> str | None:
-    """Return a message about frames that are left out, or None if no frame is left out.
-
-    Args:
-        every, epoch, P: see `recording_interval`.
-    """
+    """Return a message about frames that are left out, or None if no frame is left out."""
     if every is None or (interval := recording_interval(every, epoch, P)) == every:
         return None
     size, budget = f"{4e-6 * P:.3g} MB for an epoch", f"{MAX_BYTES / 1e6:g} MB for all"
@@ -122,13 +203,7 @@ def describe_interval(every: int | None, epoch: int, P: int) -> str | None:
 def write_parameter_history(
     path: Path, history: Sequence[ParameterSnapshot], shapes: Shapes
 ) -> None:
-    """Write a history.
-
-    Args:
-        path: path of the file.
-        history: at least one frame.
-        shapes: shapes of the parameters in a frame.
-    """
+    """Write a history of at least one frame."""
     axes = max((len(shape) for shape in shapes.values()), default=0)
     padded = [[*shape, *[-1] * (axes - len(shape))] for shape in shapes.values()]
     arrays: dict[str, NDArray[Any]] = {
@@ -150,11 +225,6 @@ def load_parameter_history(
     If the run has no file with frames, the function returns an empty list. If the file cannot be
     read or belongs to another model, the function logs the reason and returns an empty list, and
     the next save replaces the file.
-
-    Args:
-        folder: run folder.
-        epoch: last epoch to read.
-        shapes: shapes of the parameters of the model.
     """
     if not folder.parameter_history.exists():
         return []
@@ -173,11 +243,6 @@ def load_parameter_history(
 
 def check_same_shapes(path: Path, arrays: Mapping[str, NDArray[Any]], shapes: Shapes) -> None:
     """Check that a history belongs to a model with these parameters.
-
-    Args:
-        path: path of the file, for messages.
-        arrays: arrays of the file, by name.
-        shapes: shapes of the parameters of the model.
 
     Raises:
         CheckpointError: if the history belongs to another model.
@@ -199,12 +264,7 @@ def parameter_shapes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int,
 
 
 def named_parameters(arrays: Mapping[str, NDArray[Any]], frame: int) -> dict[str, Tensor]:
-    """Return the parameters of one frame, by name.
-
-    Args:
-        arrays: arrays of the file, by name.
-        frame: index of the frame, from 0.
-    """
+    """Return the parameters of one frame, by name."""
     shapes, flat = parameter_shapes(arrays), torch.from_numpy(arrays["parameters"][frame].copy())
     pieces = torch.split(flat, [math.prod(shape) for shape in shapes.values()])
     return {
