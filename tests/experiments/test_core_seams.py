@@ -120,7 +120,11 @@ def test_gathered_and_loaded_sequences_are_not_stacked() -> None:
     [
         ({"threads": 2}, {"threads": 1}, "threads 2 -> 1"),
         ({"processes": 2}, {}, "processes 2 -> 1"),
-        ({"processor": "A (AVX2)"}, {"processor": "A (AVX512)"}, "processor A (AVX2) -> A (AVX512)."),
+        (
+            {"processor": "A (AVX2)"},
+            {"processor": "A (AVX512)"},
+            "processor A (AVX2) -> A (AVX512).",
+        ),
         ({}, {"processor": "A (AVX2)"}, None),
         ({}, {"threads": 1}, None),
         ({"threads": 1}, {}, None),

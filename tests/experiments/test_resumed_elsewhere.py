@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from seqattn.experiments.run_environment import rounding_change
+from seqattn.experiments.run_environment import describe_processor, rounding_change
 from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import read_checkpoint
 from seqattn.runs.checksummed import save_checksummed
