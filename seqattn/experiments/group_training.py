@@ -18,7 +18,7 @@ from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.results import ReferencesOfData, write_results
 from seqattn.experiments.run_folders import environment_of
 from seqattn.experiments.skip_start import build_initial_model, describe_skip_start
-from seqattn.experiments.trackers import TrackersOfRuns, end_trackers
+from seqattn.experiments.trackers import end_trackers, open_trackers
 from seqattn.runs import train_log
 from seqattn.runs.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
@@ -81,7 +81,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
         _log_start(jobs, resources, threads, reason)
         _show_start_messages(jobs, callbacks)
         states = _states_with_histories(jobs, runs)
-        with TrackersOfRuns(jobs, callbacks) as trackers:
+        with open_trackers(jobs, callbacks) as trackers:
             writers = {
                 run: RunWriter(job, counts, trackers[job.folder.path], resources.environment)
                 for run, job in zip(runs, jobs, strict=True)

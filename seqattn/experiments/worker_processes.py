@@ -182,7 +182,7 @@ class _Pool:
 
     def _receive_reports(self) -> None:
         for connection in wait([*self.workers], timeout=POLL_INTERVAL_SECONDS):
-            self._receive(cast(Connection, connection))
+            self._receive(cast("Connection", connection))
 
     def _receive(self, connection: Connection) -> None:
         """Receive a report from a worker, or notice the end of the worker."""
