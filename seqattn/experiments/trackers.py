@@ -38,8 +38,7 @@ class Tracker(Protocol):
     """A tracker, which keeps a record of one run in addition to the files in the run folder.
 
     The methods are called in the order `start`, `log_epochs`, `log_picture`, `end`. Any method may
-    raise any exception of the tracker's library.
-    """
+    raise any exception of the tracker's library."""
 
     key: str
     """The key in the config section `logging` that selects the tracker."""
@@ -117,9 +116,6 @@ class TrackedRun:
         Args:
             key: see `Tracker.key`.
             place: the store or project of the record.
-
-        Raises:
-            CheckpointError: if `trackers.json` cannot be read.
         """
         entry: Mapping[str, Any] = self._stored().get(key, {})
         return str(entry["run_id"]) if entry.get("place") == place else None
@@ -142,8 +138,7 @@ class TrackedRun:
 class TensorBoardTracker:
     """A tracker that writes the scalars of each epoch to the folder `tensorboard` of a run. If the
     run finishes, the tracker also writes the pictures and the hyperparameters. The first write
-    removes the files of an earlier process, so each epoch occurs only once after a resume.
-    """
+    removes the files of an earlier process, so each epoch occurs only once after a resume."""
 
     key = "tensorboard"
 
@@ -219,8 +214,7 @@ class MLflowTracker:
     """A tracker that creates an MLflow run, in the MLflow experiment named after the run's group.
 
     The metrics have the names of the columns of `metrics.csv`. A resume continues the same MLflow
-    run and adds only the epochs that this MLflow run lacks.
-    """
+    run and adds only the epochs that this MLflow run lacks."""
 
     key = "mlflow"
 
@@ -351,8 +345,7 @@ class WandbTracker:
 
     In offline mode, nothing is sent. The record is stored in the folder `wandb` of the run folder,
     and replaces the record of an earlier process. In online mode, a resume continues the Weights &
-    Biases run on the server.
-    """
+    Biases run on the server."""
 
     key = "wandb"
 

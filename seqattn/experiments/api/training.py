@@ -39,7 +39,7 @@ from seqattn.experiments.api.arguments import (
 from seqattn.experiments.api.comparison import Comparison, Seeds, absolute_result
 from seqattn.experiments.api.run import Run
 from seqattn.experiments.compare import run_comparison
-from seqattn.experiments.worker_count import MAX_WORKERS
+from seqattn.experiments.workers import MAX_WORKERS
 from seqattn.runs import EpochRecord, RunFolder, check_folder_available, check_run_exists
 
 MAX_SEEDS = 100_000
