@@ -1,11 +1,16 @@
 """Training of single runs, several seeds, comparisons and searches, on one or more machines."""
 
 from seqattn.experiments.distributed import run_worker
+from seqattn.experiments.grouping import groups_to_train
 from seqattn.experiments.job import Callbacks, Job, Launch
-from seqattn.experiments.prepare import groups_to_train
 from seqattn.experiments.run_environment import choose_device
-from seqattn.experiments.seeds import combined_error, create_seed_folders, seeds_of
-from seqattn.experiments.train_runs import train_many, train_one
+from seqattn.experiments.train_runs import (
+    combined_error,
+    create_seed_folders,
+    seeds_of,
+    train_many,
+    train_one,
+)
 
 __all__ = [
     "Callbacks",

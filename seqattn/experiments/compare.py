@@ -60,9 +60,6 @@ def run_comparison(
         the result of all seeds in the folder, including those of earlier calls.
 
     Raises:
-        UsageError: if the folder contains anything other than this comparison.
-        FolderLockedError: if another process writes to the folder.
-        SeqattnError: for any other error that a user can correct; see `train_many`.
         Interrupted: on SIGINT or SIGTERM.
     """
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
@@ -135,7 +132,6 @@ def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[]
         a function that writes the manifest. Call it after all checks.
 
     Raises:
-        UsageError: if the folder contains anything other than this comparison.
         FolderLockedError: if another process writes to the folder.
     """
     with contextlib.ExitStack() as locks:
@@ -163,11 +159,7 @@ def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
     """Collect the results of all seeds in the folder.
 
     `read_comparison` returns the same result, but always checks that all runs belong to the
-    comparison. This function checks this only if the folder contains seeds of earlier commands.
-
-    Raises:
-        CheckpointError: if a run of an earlier command does not belong to this comparison.
-    """
+    comparison. This function checks this only if the folder contains seeds of earlier commands."""
     folders = {
         variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants
     }

@@ -24,9 +24,8 @@ from seqattn.data.ridge import RidgeMap
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments.group_training import build_runs
 from seqattn.experiments.job import Job
+from seqattn.experiments.prepare import StartingPoint, starts_at_map
 from seqattn.experiments.run_environment import choose_device
-from seqattn.experiments.skip_start import starts_at_map
-from seqattn.experiments.starting_point import StartingPoint
 from seqattn.models.attention.normalizers import build_normalizer
 from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import read_checkpoint
@@ -55,11 +54,6 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
 
     Returns:
         The job with the state and the map of process 0, or None if nothing is left to train.
-
-    Raises:
-        UsageError: if several processes cannot train a run of the config together.
-        DistributedError: if another process has a different config or different data, or if another
-            process fails.
     """
     check_can_be_distributed(job.config)
     processes.check_same_training(shared_config_text(job.config), data_digest(job.data))
@@ -93,9 +87,6 @@ def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
 
     Returns:
         The job with the map, or the same job if its training does not start from a fitted map.
-
-    Raises:
-        DistributedError: if another process fails.
     """
     skip, fitted = job.new_model().skip, job.skip_map
     is_new = job.state is None and job.start is None

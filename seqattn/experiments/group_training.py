@@ -12,13 +12,18 @@ import torch
 
 from seqattn.data import Sequences
 from seqattn.errors import SeqattnError, StorageError
-from seqattn.experiments.folder_session import FolderSession, RunWriter, describe_early_stopping
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.memory_estimate import estimate_run_memory
-from seqattn.experiments.results import ReferencesOfData, write_results
-from seqattn.experiments.run_folders import environment_of
-from seqattn.experiments.skip_start import build_initial_model, describe_skip_start
-from seqattn.experiments.trackers import TrackersOfRuns, end_trackers
+from seqattn.experiments.prepare import build_initial_model, describe_skip_start
+from seqattn.experiments.run_folders import (
+    FolderSession,
+    ReferencesOfData,
+    RunWriter,
+    describe_early_stopping,
+    environment_of,
+    write_results,
+)
+from seqattn.experiments.trackers import end_trackers, open_trackers
 from seqattn.runs.folder import HANDLER, hold_lines
 from seqattn.runs.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
@@ -63,10 +68,6 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
 
     Returns:
         the jobs with their final states. A job that has ended also has a summary or an error.
-
-    Raises:
-        Interrupted: if a stop was requested before all runs ended; their states are saved.
-        SeqattnError: for an error that a user can correct.
     """
     runs = build_runs(jobs, resources.device)
     threads, reason = _choose_threads(jobs, runs, resources)
@@ -80,7 +81,7 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
         _log_start(jobs, resources, threads, reason)
         _show_start_messages(jobs, callbacks)
         states = _states_with_histories(jobs, runs)
-        with TrackersOfRuns(jobs, callbacks) as trackers:
+        with open_trackers(jobs, callbacks) as trackers:
             writers = {
                 run: RunWriter(job, counts, trackers[job.folder.path], resources.environment)
                 for run, job in zip(runs, jobs, strict=True)
@@ -200,8 +201,7 @@ def _unusable(job: Job) -> list[str]:
     """Return a line for each checkpoint that this resume skipped, with the reason.
 
     Checkpoints that an earlier resume skipped are left out. If the run starts over because other
-    runs of its group have no checkpoint, the last line states this.
-    """
+    runs of its group have no checkpoint, the last line states this."""
     known = job.previous_environment.get("skipped_checkpoints", ())
     skipped = list(job.skipped_checkpoints[len(known) :])
     if not job.is_restarted:

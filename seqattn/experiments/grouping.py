@@ -14,20 +14,29 @@ import contextlib
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seqattn.config import as_plain, leaves
+import torch
+from torch import Tensor
+
+from seqattn.config import Config, Model, as_plain, extension, leaves
 from seqattn.errors import CheckpointError
 from seqattn.experiments.job import Job
-from seqattn.experiments.memory_estimate import estimate_run_memory, memory_budget
-from seqattn.experiments.plugin_batching import is_batchable
-from seqattn.experiments.resume import load_checkpoint
-from seqattn.models import FeatureSpec
+from seqattn.experiments.memory_estimate import (
+    check_memory_of_runs,
+    estimate_run_memory,
+    memory_budget,
+)
+from seqattn.experiments.prepare import load_checkpoint, prepare_jobs
+from seqattn.models import FeatureSpec, Lengths, ModelOutput, Seq2SeqModel, build_model
+from seqattn.models.registration import check_output
+from seqattn.runs import RunFolder, check_folder_available
 from seqattn.training import RunState
 from seqattn.training.batches import is_gathered, shape_of_batch
 from seqattn.training.checkpoints import MUTABLE_ON_RESUME
 from seqattn.training.learner import batch_key
+from seqattn.training.state import StackedParams, train_mode
 
 
 def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
@@ -35,8 +44,7 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
     step.
 
     Memory limits the size of new groups. Jobs that are finished or have a checkpoint count toward
-    this limit, so a stop does not move the boundaries between groups.
-    """
+    this limit, so a stop does not move the boundaries between groups."""
     cohorts = [_restart_after_partial_save(cohort) for cohort in _cohorts(jobs)]
     resumed: dict[tuple[str, str | None], list[Job]] = {}
     for job in itertools.chain(*cohorts):
@@ -56,12 +64,26 @@ def _with_group_id(jobs: Sequence[Job], group_id: str) -> list[Job]:
     return [replace(job, group_id=group_id, counted=jobs[0].parameters) for job in jobs]
 
 
+def groups_to_train(
+    configs: Sequence[tuple[Config, RunFolder]],
+) -> list[list[tuple[Config, RunFolder]]]:
+    """Return the groups of the runs that have epochs left, for machines that have no checkpoints.
+
+    Runs with results are left out."""
+    for _, folder in configs:
+        check_folder_available(folder, resume=True, overwrite=False)
+    check_memory_of_runs([config for config, _ in configs])
+    jobs = prepare_jobs(configs, resume=True)
+    return [
+        [(job.config, job.folder) for job in group] for group in groups_without_checkpoints(jobs)
+    ]
+
+
 def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """Yield groups for machines that have no checkpoints, where each run starts over.
 
     A run that has epochs left starts with its original group, unless a member of that group already
-    has results.
-    """
+    has results."""
     for cohort in _cohorts(jobs):
         pending = [job for job in cohort if job.is_pending and not job.is_trained]
         has_results = any(job.summary for job in cohort)
@@ -110,8 +132,7 @@ def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
     empty list.
 
     After such a stop, some runs of the group have a checkpoint, the other runs have no checkpoint,
-    and no run has an earlier checkpoint.
-    """
+    and no run has an earlier checkpoint."""
     saved = {job for job in cohort if _saved_group_id(job) == group_id}
     whole = [job for job in cohort if job in saved or (not job.state and job.previous_environment)]
     has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
@@ -123,8 +144,7 @@ def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
     """Split the runs of one group into groups whose runs have the same position.
 
     The groups of runs that have not ended come first. The groups of runs that have ended, but lack
-    their results, come last.
-    """
+    their results, come last."""
     taken = set[Path]()
     for group in _groups_at_common_position(members):
         taken.update(job.folder.path for job in group)
@@ -142,8 +162,7 @@ def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
     All runs began in one group. After a stop between two files of a common save, some runs are one
     save ahead. Such a run returns to its previous checkpoint. A run that diverged, or ended without
     results, also returns to its checkpoint at the common position if it ended after this position,
-    because a run influences the choice of kernels for its group until the run ends.
-    """
+    because a run influences the choice of kernels for its group until the run ends."""
     without_results = [job for job in members if job.summary is None]
     left = sorted(without_results, key=lambda job: job.end_position is not None)
     with_previous = len({job.position for job in members}) > 1
@@ -197,3 +216,98 @@ def _batch_key_of(job: Job) -> str:
     model = job.config.model
     alone = None if is_batchable(model, features, job.lengths) else str(job.folder.path)
     return repr((as_plain(model), shared, key, alone))
+
+
+# --- models with plugin parts ---------------------------------------------------------------------
+
+
+R, N, S, T = 3, 5, 7, 4
+"""Numbers of runs and sequences, and maximum numbers of source and target steps, in the comparison.
+The numbers differ, so that a wrong axis changes the result."""
+TOLERANCE = 1e-4
+
+_known: dict[str, bool] = {}
+"""The results by section `model`, features and lengths."""
+
+
+def is_batchable(config: Model, features: FeatureSpec, lengths: Lengths) -> bool:
+    """Return whether runs of a model can be trained side by side. If a part of the model comes from
+    a plugin, the function computes forecasts of several runs side by side, and compares them with
+    the forecasts of each run alone.
+
+    Args:
+        config: the section `model`.
+        features: the features of source and target.
+        lengths: the lengths of the longest source and the longest target.
+    """
+    if not (sources := list(extension.used_sources(config))):
+        return True
+    key = repr((as_plain(config), features, lengths))
+    if key not in _known:
+        with extension.plugin_errors(sources, "a forecast of the model"):
+            _known[key] = _compare(config, features, lengths)
+    return _known[key]
+
+
+@dataclass(frozen=True)
+class _FixedNumbers:
+    """A source of random numbers that gives each run the same numbers.
+
+    Attributes:
+        runs: the number of runs; None for a run alone.
+    """
+
+    runs: int | None
+
+    def uniform(self, name: str, *shape: int) -> Tensor:
+        """Return numbers in [0, 1), with a leading axis of runs if there are several runs."""
+        numbers = torch.linspace(0.05, 0.95, torch.Size(shape).numel()).reshape(shape)
+        return numbers if self.runs is None else numbers.expand(self.runs, *shape)
+
+
+def _compare(config: Model, features: FeatureSpec, lengths: Lengths) -> bool:
+    models = [build_model(config, features, seed, lengths) for seed in range(R)]
+    has_fixed_lengths = config.skip == "linear"
+    source_steps = lengths.source if has_fixed_lengths else min(S, lengths.source)
+    target_steps = lengths.target if has_fixed_lengths else min(T, lengths.target)
+    generator = torch.Generator().manual_seed(0)
+    source = torch.randn(R, N, source_steps, features.source_dim, generator=generator)
+    target = torch.randn(R, N, target_steps, features.target_dim, generator=generator)
+    valid = None
+    if not has_fixed_lengths:
+        valid = torch.tensor([source_steps - k % source_steps for k in range(N)]).expand(R, N)
+    with torch.no_grad():
+        alone = [
+            _forecasts(model, source[k], target[k], None if valid is None else valid[k], None)
+            for k, model in enumerate(models)
+        ]
+        try:
+            together = _forecasts(StackedParams(models).model, source, target, valid, R)
+        except Exception:  # a module without an axis of runs may raise any exception
+            return False
+    expected = [torch.stack(values) for values in zip(*alone, strict=True)]
+    return all(
+        a.shape == b.shape and torch.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        for a, b in zip(together, expected, strict=True)
+    )
+
+
+def _forecasts(
+    model: Seq2SeqModel, source: Tensor, target: Tensor, valid: Tensor | None, runs: int | None
+) -> list[Tensor]:
+    """Return the forecasts of a training pass with and without teacher forcing, the teacher-forced
+    forecast of the validation, and the free-running forecast."""
+    T, name = target.shape[-2], type(model).__name__
+
+    def forward(is_forced: bool, rng: _FixedNumbers | None) -> ModelOutput:
+        found = model.forward(
+            source, target, source_lengths=valid, rng=rng,
+            teacher_forcing=torch.full((T,), is_forced),
+        )  # fmt: skip
+        return check_output(found, f"{name}.forward")
+
+    with train_mode(model):
+        outputs = [forward(is_forced, _FixedNumbers(runs)) for is_forced in (True, False)]
+    free = model.forecast(source, T, source_lengths=valid)
+    outputs += [forward(True, None), check_output(free, f"{name}.forecast")]
+    return [output.values for output in outputs]

@@ -13,7 +13,6 @@ from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
 from seqattn.data.ridge import RidgeMap
 from seqattn.errors import Interrupted, NonFiniteError
-from seqattn.experiments.starting_point import StartingPoint
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.training import ProcessGroup, RunState, build_early_stopper
@@ -21,6 +20,7 @@ from seqattn.training.optimization import Ending, find_ending
 
 if TYPE_CHECKING:
     from seqattn.analysis.comparison.result import ComparisonResult
+    from seqattn.experiments.prepare import StartingPoint
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,7 @@ class Job:
 
         `environment.json` describes the last start of the run. Training may have ended before the
         first save after this start, so the entries of the checkpoint replace the entries of the
-        file.
-        """
+        file."""
         return self.previous_environment if self.state is None else {
             **self.previous_environment, **self.state.environment
         }  # fmt: skip

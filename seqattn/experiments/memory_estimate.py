@@ -49,8 +49,7 @@ def estimate_run_memory(job: Job) -> int:
     moments, the best epoch and a snapshot), two copies of its training sequences, its parameter
     history, and activations. Training and validation do not overlap, so the estimate counts the
     activations of a training batch or of a chunk of validation sequences, whichever has more
-    sequences.
-    """
+    sequences."""
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
     N = _resident_sequences(train, (S + T) * F)
@@ -109,8 +108,7 @@ def checkpoint_bytes(job: Job) -> int:
 
     The estimate counts two checkpoints, and a third one that exists while it is being written. For
     each checkpoint, it counts the weights, the weights of the best epoch, the two moments of Adam,
-    and the history. In addition, the estimate counts two copies of the parameter history.
-    """
+    and the history. In addition, the estimate counts two copies of the parameter history."""
     size = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
     return 3 * size + 2 * _history_bytes(job)
 
@@ -154,12 +152,7 @@ def check_memory(config: Config, data: Splits | None = None) -> None:
 
 def check_memory_of_runs(configs: Sequence[Config]) -> None:
     """Check that the training of each run fits into memory, and that the generated data of all runs
-    fit into memory together. Data whose size is not in the config are not checked.
-
-    Raises:
-        UsageError: if the runs need more memory than the machine has; the message contains the
-            estimate.
-    """
+    fit into memory together. Data whose size is not in the config are not checked."""
     # Configs that differ only in their seeds have the same size.
     seeds = dict.fromkeys(("train_seed", "validation_seed", "test_seed"), 0)
     sizes = {

@@ -1,24 +1,42 @@
-"""Preparation of jobs, which loads the data and the progress of each run."""
+"""Preparation of jobs: the data and the progress of each run, its newest usable checkpoint, and the
+initial weights of a run that starts with the weights of another run or with a fitted linear map."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+import shlex
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from seqattn.config import Config, as_plain
-from seqattn.data import Splits, fixed_shape, load_data
+from seqattn.config import PATH_KEYS, Config, as_plain, as_value, config_differences
+from seqattn.config.plugins import plugin_changes
+from seqattn.data import DataSpec, Splits, fixed_shape, load_data
+from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, ridge_work
 from seqattn.data.sequences import Integers
-from seqattn.errors import DataError, NonFiniteError, UsageError
-from seqattn.experiments.grouping import groups_without_checkpoints
+from seqattn.errors import CheckpointError, ConfigError, DataError, NonFiniteError, UsageError
 from seqattn.experiments.job import Job
-from seqattn.experiments.memory_estimate import check_memory, check_memory_of_runs
-from seqattn.experiments.resume import check_same_rates, check_same_split, load_latest_checkpoint
-from seqattn.experiments.starting_point import with_shared_scaling, with_starting_points
-from seqattn.runs import RunFolder, check_folder_available, check_summary
-from seqattn.training import RunState
+from seqattn.experiments.memory_estimate import check_memory
+from seqattn.models import Seq2SeqModel
+from seqattn.runs import RunFolder, check_summary, find_run, seed_of_folder
+from seqattn.runs.checkpoint_file import CheckpointFile, read_checkpoint, write_checkpoint
+from seqattn.training import LearningRate, RunState, check_data_unchanged
+from seqattn.training.checkpoints import (
+    MUTABLE_ON_RESUME,
+    as_arrays,
+    as_tensors,
+    fill_model,
+    read_training,
+    restore_state,
+)
 
 
 def prepare_jobs(
@@ -31,9 +49,6 @@ def prepare_jobs(
         configs: each config with its run folder.
         resume: whether to continue existing runs.
         overwrite: whether to replace existing runs.
-
-    Raises:
-        SeqattnError: for an error that a user can correct.
     """
     splits: dict[str, Splits] = {}
     jobs = []
@@ -51,25 +66,6 @@ def prepare_jobs(
         _check_sequence_lengths(job)
         jobs.append(_load_progress(job) if resume else job)
     return with_shared_scaling(with_starting_points(jobs))
-
-
-def groups_to_train(
-    configs: Sequence[tuple[Config, RunFolder]],
-) -> list[list[tuple[Config, RunFolder]]]:
-    """Return the groups of the runs that have epochs left, for machines that have no checkpoints.
-
-    Runs with results are left out.
-
-    Raises:
-        SeqattnError: for an error that a user can correct.
-    """
-    for _, folder in configs:
-        check_folder_available(folder, resume=True, overwrite=False)
-    check_memory_of_runs([config for config, _ in configs])
-    jobs = prepare_jobs(configs, resume=True)
-    return [
-        [(job.config, job.folder) for job in group] for group in groups_without_checkpoints(jobs)
-    ]
 
 
 def check_fixed_lengths(config: Config, data: Splits) -> None:
@@ -131,12 +127,7 @@ def _check_sequence_lengths(job: Job) -> None:
 
 def _load_progress(job: Job) -> Job:
     """Add the progress in the run folder to the job: the state from which training continues, and
-    the summary of a finished run or the error of a diverged run.
-
-    Raises:
-        CheckpointError: if the run cannot be continued.
-        ConfigError, DataError: see `load_latest_checkpoint`.
-    """
+    the summary of a finished run or the error of a diverged run."""
     folder, config = job.folder, job.config
     environment = folder.read_environment() if folder.is_run else {}
     job = load_latest_checkpoint(replace(job, previous_environment=environment))
@@ -166,8 +157,7 @@ def _load_progress(job: Job) -> Job:
 def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) -> NonFiniteError:
     """Return the error of a run that diverged in an earlier call.
 
-    Such a run is not trained again: training is deterministic, so the run would diverge again.
-    """
+    Such a run is not trained again: training is deterministic, so the run would diverge again."""
     at = summary.get("diverged_at") or {"epoch": None, "step": None}
     return NonFiniteError(
         f"{folder.path}: diverged after {state.epoch} complete epochs, and would diverge again:"
@@ -175,4 +165,409 @@ def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) ->
         " the new run another --name.",
         at["epoch"],
         at["step"],
+    )
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+def load_latest_checkpoint(job: Job) -> Job:
+    """Add the state of the newest usable checkpoint to the job, and the reasons why newer
+    checkpoints were skipped. A job without checkpoints gets no state.
+
+    Raises:
+        CheckpointError: if the run has checkpoints or finished epochs, but no usable checkpoint.
+    """
+    folder, reasons = job.folder, list[str]()
+    for path in (folder.last, folder.previous):
+        if not path.exists():
+            if path == folder.last and folder.previous.exists():
+                reasons.append(f"{path}: is missing.")
+            continue
+        try:
+            state, file = load_checkpoint(path, job)
+        except CheckpointError as error:
+            reasons.append(str(error))
+            continue
+        skipped = (
+            *job.previous_environment.get("skipped_checkpoints", ()),
+            *(f"Skipped checkpoint: {reason}" for reason in reasons),
+        )
+        if job.config.training.start_from is not None:
+            job = replace(job, data=replace(job.data, scaling=file.spec.scaling))
+        return replace(
+            job, state=state, checkpoint=path, skipped_checkpoints=skipped,
+            changed_plugins=plugin_changes(file.config, job.config),
+            previous_epochs=file.config.training.epochs,
+        )  # fmt: skip
+    if not reasons and folder.metrics.exists() and folder.read_metrics():
+        reasons.append(f"{folder.metrics} lists epochs, but their checkpoints are missing.")
+    if reasons:
+        reasons.append(
+            f"No usable checkpoint is left. To train from the beginning, remove {folder.path}"
+            " and repeat the command."
+        )
+        raise CheckpointError("\n".join(reasons))
+    return job
+
+
+def load_checkpoint(path: Path, job: Job) -> tuple[RunState, CheckpointFile]:
+    """Read a checkpoint from which a job can continue, and return its state and the file.
+
+    Raises:
+        CheckpointError, ConfigError, DataError: see `load_latest_checkpoint`.
+    """
+    file = read_training(path)
+    check_resumable(job.folder, file.config, job.config, file.epoch)
+    try:
+        check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
+    except DataError as error:
+        raise DataError(f"{error}{_changed_files(job)}") from None
+    return restore_state(file, job.new_model()), file
+
+
+def _changed_files(job: Job) -> str:
+    """Return a sentence that lists up to five files that have changed since training began. Return
+    an empty string if each path in the config refers to a single file, or if no file has changed.
+    """
+    before, now = job.folder.read_data_files(), job.data.digests_by_file
+    if not before or not now:
+        return ""
+    found = [
+        f"{name} is {'missing' if name not in now else 'new' if name not in before else 'another'}"
+        for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)
+    ]  # fmt: skip
+    more = f", and {len(found) - 5} more" if len(found) > 5 else ""
+    return (
+        f" In {getattr(job.config.data, 'path', '')}: {', '.join(found[:5])}{more}."
+        if found
+        else ""
+    )
+
+
+def check_same_split(job: Job) -> None:
+    """Check that the series are split into the same parts as when training began. Earlier versions
+    split series differently.
+
+    Raises:
+        CheckpointError: if a series was in another part, or was split at another step.
+    """
+    if job.state is None or not job.data.split:
+        return
+    before = job.folder.read_split()
+    if before and before != list(job.data.split):
+        raise CheckpointError(
+            f"{job.folder.split}: this version of seqattn does not split the series into the parts"
+            " with which training began. Continuing would train on sequences that were held out."
+            " Train again with --overwrite, or under another --name."
+        )
+
+
+def check_same_rates(job: Job) -> None:
+    """Check that the schedule gives the learning rates with which the finished epochs were trained.
+    Earlier versions had other schedules.
+
+    Raises:
+        CheckpointError: if the learning rate of an epoch differs from the rate that the schedule
+            gives now.
+    """
+    if job.state is None or job.is_trained:
+        return
+    rate = LearningRate(job.config.training)
+    for record in job.state.history:
+        now = rate.value
+        if not math.isclose(now, record.learning_rate, rel_tol=1e-6, abs_tol=1e-12):
+            raise CheckpointError(
+                f"{job.checkpoint or job.folder.last}: epoch {record.epoch} was trained at"
+                f" learning rate {record.learning_rate:g}, and training.learning_rate_schedule"
+                f" gives it {now:g} in this version. Continuing would mix two schedules. Train"
+                " again with --overwrite, or under another --name."
+            )
+        rate.update(record.validation_loss)
+
+
+def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
+    """Check that a run can be resumed with a config. The config may differ from the checkpoint's
+    config only in the keys of `MUTABLE_ON_RESUME`.
+
+    Args:
+        before: config of the checkpoint.
+        epoch: number of finished epochs.
+
+    Raises:
+        ConfigError: if a change of the config would result in another run, or if the config has
+            fewer epochs than the run has finished.
+    """
+    changed = config_differences(before, config)
+    lines = [
+        f"{k}: {old} -> {new}" for k, (old, new) in changed.items() if k not in MUTABLE_ON_RESUME
+    ]
+    if "training.epochs" in changed:
+        old, new = changed["training.epochs"]
+        lines += [
+            f"training.epochs: {old} -> {new}, and {key} depends on the number of epochs, so"
+            " the finished epochs would have been different (over_epochs fixes its duration)"
+            for key in config.training.keys_spanning_all_epochs()
+        ]
+    if config.training.epochs < epoch:
+        lines.append(
+            f"training.epochs: {epoch} epochs are finished, but only {config.training.epochs}"
+            " are requested"
+        )
+    if lines:
+        harmless = [
+            f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
+            if k in MUTABLE_ON_RESUME and k not in ("name", *PATH_KEYS)  # not in checkpoints
+            and not any(line.startswith(f"{k}: ") for line in lines)
+        ]  # fmt: skip
+        if harmless:
+            lines.append(f"(allowed changes: {'; '.join(harmless)})")
+        raise ConfigError(
+            f"{folder.path}: cannot be resumed with another config. These changes would result"
+            " in a different run. Use the old values, or start another run with --name, which can"
+            " begin with the best weights of this run (--set"
+            f" training.start_from={shlex.quote(str(folder.path))}):",
+            lines,
+        )
+
+
+# --- the weights of another run (training.start_from) ---------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StartingPoint:
+    """The weights of the best epoch of a run, with which another run starts.
+
+    Attributes:
+        run: the run folder or the checkpoint file, as text.
+        epoch: the best epoch.
+        weights: weights by parameter name.
+        config: config of the run, without its name and the paths of its data files.
+        spec: spec of the data of the run. It contains the scaling, which the new run keeps.
+    """
+
+    run: str
+    epoch: int
+    weights: dict[str, Tensor]
+    config: Config
+    spec: DataSpec
+
+    @classmethod
+    def of(cls, file: CheckpointFile, run: str) -> StartingPoint:
+        """Take the weights of the best epoch from a checkpoint.
+
+        Raises:
+            CheckpointError: if no epoch was finished before the checkpoint.
+        """
+        weights, epoch = file.tensors, file.epoch
+        if file.is_training:
+            weights, epoch = file.below("best."), int(file.metadata["best_epoch"])
+        if not weights:
+            raise CheckpointError(f"{file.path}: has no finished epoch, so it has no best weights.")
+        return cls(run, epoch, as_tensors(weights), file.config, file.spec)
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The entry `start_from` of `environment.json` and `summary.json`: the run, its best epoch,
+        and a SHA-256 digest of its weights."""
+        sha256 = hashlib.sha256()
+        for name, weight in sorted(self.weights.items()):
+            sha256.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
+            sha256.update(weight.numpy().tobytes())
+        return {"run": self.run, "epoch": self.epoch, "sha256": sha256.hexdigest()}
+
+    def as_bytes(self) -> bytes:
+        """Return the content of a checkpoint file with the weights, config and spec."""
+        metadata = {"kind": "model", "epoch": self.epoch}
+        with tempfile.TemporaryDirectory() as place:
+            path = Path(place) / "start.safetensors"
+            write_checkpoint(path, as_arrays(self.weights), self.config, self.spec, metadata)
+            return path.read_bytes()
+
+
+def with_starting_points(jobs: Sequence[Job]) -> list[Job]:
+    """Read the starting point of each job that starts from the beginning and has
+    `training.start_from`. Jobs with the same source share its weights.
+
+    Raises:
+        CheckpointError: if a source cannot be read, has no finished epoch, or has other weights
+            than when the run was started before.
+        ConfigError: if the weights do not fit a job.
+    """
+    known = dict[Path, StartingPoint]()
+
+    def with_start(job: Job) -> Job:
+        if job.config.training.start_from is None or job.state is not None or job.start is not None:
+            return job
+        path = _source_path(job)
+        if path not in known:
+            known[path] = _read_source(path)
+        start, before = known[path], job.previous_environment.get("start_from")
+        if job.folder.path.resolve() in (path.resolve(), *path.resolve().parents):
+            raise ConfigError(
+                f"training.start_from: {path} is in the folder of this run. Give this run another"
+                " --name."
+            )
+        if before and before["run"] == start.run and before["sha256"] != start.record["sha256"]:
+            raise CheckpointError(
+                f"{job.folder.path}: was started with other weights than {path} has now (SHA-256"
+                f" {before['sha256'][:12]}... before, {start.record['sha256'][:12]}... now), and"
+                " has no checkpoint of its own. Restore the weights, or start again with"
+                " --overwrite."
+            )
+        _check_fits(start, job)
+        return replace(job, start=start)
+
+    return [with_start(job) for job in jobs]
+
+
+def with_shared_scaling(jobs: Sequence[Job]) -> list[Job]:
+    """Give each job with `training.start_from` the scaling of its source. Jobs with the same
+    sequences and equal scaling share their data, so that they can be trained side by side."""
+    shared = dict[tuple[int, str], Splits]()
+
+    def with_data(job: Job) -> Job:
+        if job.config.training.start_from is None:
+            return job
+        scaling = job.data.scaling if job.start is None else job.start.spec.scaling
+        key = id(job.data.train), json.dumps(scaling.as_plain())
+        return replace(job, data=shared.setdefault(key, replace(job.data, scaling=scaling)))
+
+    return [with_data(job) for job in jobs]
+
+
+def _source_path(job: Job) -> Path:
+    """Return the run folder or checkpoint file that a job starts from. In a folder of many seeds,
+    this is the run with the seed of the job.
+
+    Raises:
+        CheckpointError: if the folder of many seeds has no run with this seed.
+    """
+    path, seed = Path(str(job.config.training.start_from)), job.config.seed
+    if RunFolder(path).is_run or not path.is_dir():
+        return path
+    seeds = [k for each in path.glob("seed-*") if (k := seed_of_folder(each)) is not None]
+    if seeds and seed not in seeds:
+        raise CheckpointError(
+            f"training.start_from: {path} has no run with seed {seed}, only with"
+            f" {', '.join(map(str, sorted(seeds)))}. Each seed starts from the run with its own"
+            " seed. To start from one run, give its folder."
+        )
+    return path / f"seed-{seed}" if seeds else path
+
+
+def _read_source(path: Path) -> StartingPoint:
+    try:
+        _, checkpoint = find_run(path)
+        if path.is_dir() and not checkpoint.exists():
+            raise CheckpointError(f"{path}: has no finished epoch, so it has no best weights.")
+        return StartingPoint.of(read_checkpoint(checkpoint), str(path))
+    except CheckpointError as error:
+        raise CheckpointError(f"training.start_from: {error}") from None
+
+
+def _check_fits(start: StartingPoint, job: Job) -> None:
+    """Check that a job has the model, the features, the units and the kind of scaling of its
+    starting point.
+
+    Raises:
+        ConfigError: if a value differs; the error lists all differences.
+    """
+    scaling, own = start.spec.scaling, job.data.scaling
+    pairs: dict[str, tuple[Any, Any]] = {
+        key: values
+        for key, values in config_differences(start.config, job.config).items()
+        if key.startswith("model.")
+    }
+    pairs |= {
+        "source features": (list(start.spec.source_features), list(job.spec.source_features)),
+        "target features": (list(start.spec.target_features), list(job.spec.target_features)),
+        "data.scaling": (_scaling_method(start.config), _scaling_method(job.config)),
+        "data.relative": (scaling.relative, own.relative),
+        "data.normalize: instance": (scaling.instance, own.instance),
+    }
+    units = job.spec.units
+    pairs |= {f"data.units.{name}": (unit, units[name])
+              for name, unit in start.spec.units.items() if name in units}  # fmt: skip
+    lines = [
+        f"{key}: {start.run} has {as_value(old)}, this run has {as_value(new)}"
+        for key, (old, new) in pairs.items()
+        if old != new
+    ]
+    if lines:
+        raise ConfigError(
+            f"training.start_from: this run needs the model, the features and the scaling of"
+            f" {start.run}. Give these values:",
+            lines,
+        )
+    fill_model(job.new_model(), start.weights, Path(start.run))
+
+
+def _scaling_method(config: Config) -> str:
+    return str(getattr(config.data, "scaling", "none"))
+
+
+# --- the initial map of model.skip: linear --------------------------------------------------------
+
+
+def fit_skip_maps(groups: Sequence[Sequence[Job]]) -> list[list[Job]]:
+    """Fit the initial map of each new job whose linear skip starts from a map that ridge regression
+    fits. A resumed job needs no fit, because its checkpoint contains the map."""
+    fitted: dict[int, RidgeMap] = {}
+
+    def fit(job: Job) -> Job:
+        if job.state is not None or job.start is not None or not starts_at_map(job):
+            return job
+        data = job.data
+        if id(data) not in fitted:
+            fitted[id(data)] = ridge_map(data.baseline_part, data.validation, data.scaling)
+        return replace(job, skip_map=fitted[id(data)])
+
+    return [[fit(job) for job in group] for group in groups]
+
+
+def build_initial_model(job: Job) -> Seq2SeqModel:
+    """Build the model, and draw its initial weights with the seed, or use the weights of the job's
+    starting point. If the linear skip starts from a fitted map, it gets the weights of this map,
+    and is frozen if `model.skip_map` is `frozen`."""
+    model = job.new_model()
+    if model.skip is not None and starts_at_map(job):
+        model.skip.is_trainable = job.config.model.skip_map == "finetuned"
+        if job.skip_map is not None:
+            model.skip.set_weights(job.skip_map.weight, job.skip_map.bias)
+    if job.start is not None:
+        model.load_state_dict(job.start.weights)
+    return model
+
+
+def _has_fitted_map(job: Job) -> bool:
+    model = job.config.model
+    return model.skip == "linear" and model.skip_map != "learned"
+
+
+def starts_at_map(job: Job) -> bool:
+    """Return whether the linear skip of a new run starts from a fitted map instead of zero. The map
+    may have been fitted for another run, from whose weights this run starts."""
+    starts_from_run = job.config.training.start_from is not None
+    return _has_fitted_map(job) and (
+        starts_from_run or ridge_work(job.data.baseline_part) <= MAX_WORK
+    )
+
+
+def describe_skip_start(job: Job) -> str:
+    """Return a line for the log about the initial map, or "" if there is nothing to report."""
+    train, found = job.data.baseline_part, job.skip_map
+    if found is not None:
+        return (
+            f"model.skip: linear starts at the ridge map of {len(train):,} training sequences,"
+            f" penalty {found.penalty:g} of the mean eigenvalue: validation loss {found.loss:.6g}"
+        )
+    if not _has_fitted_map(job) or starts_at_map(job):
+        return ""
+    numbers = train.source_steps * len(train.features)
+    most = math.floor((MAX_WORK * numbers**3 / ridge_work(train)) ** (1 / 3) + 1e-9)
+    return (
+        f"model.skip: linear starts at zero and is trained, because a source has {numbers:,}"
+        f" numbers, and a ridge map of these data can have at most {most:,} inputs. Shorten the"
+        " source, or set model.skip_map: learned."
     )

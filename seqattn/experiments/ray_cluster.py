@@ -82,14 +82,6 @@ def train_on_cluster(
         provenance: see `Launch`.
         before_writing: function that is called after all checks and before the first file is
             written.
-
-    Raises:
-        UsageError: if Ray is not installed, if `address` is invalid, if a config selects MLflow,
-            Weights & Biases or `training.start_from`, or if no machine has enough cores or the
-            required GPU.
-        DistributedError: if the cluster cannot be reached or started, or if a task failed.
-        SeqattnError: for an error in a config or its data that a user can correct.
-        Interrupted: on SIGINT or SIGTERM.
     """
     callbacks = callbacks or Callbacks()
     groups = groups_to_train(configs)
@@ -238,7 +230,6 @@ def _task_result(ray: Any, task: Any) -> list[FileContents]:
 
     Raises:
         DistributedError: if the task failed, or if its machines failed too often.
-        SeqattnError: for an error that a user can correct.
     """
     try:
         result: list[FileContents] | tuple[int, str] = ray.get(task)
@@ -271,8 +262,7 @@ def _write_run_folders(
     complete, and a summary with results implies that the whole group is on disk. The summaries are
     therefore written last. The summaries of diverged runs come first, and the summaries with
     results follow. The files of an earlier, partial training remain until all new files are on
-    disk.
-    """
+    disk."""
     allow_open_files(len(contents))  # one lock for each run
     with contextlib.ExitStack() as locks:
         for folder, _ in contents:
@@ -315,7 +305,6 @@ def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
     Raises:
         UsageError: if Ray is not installed, or if the address is invalid.
         DistributedError: if the cluster cannot be reached or started.
-        Interrupted: on SIGINT or SIGTERM.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

@@ -60,8 +60,7 @@ def describe_processor() -> str:
     """Return the name of the processor and the set of instructions that torch uses, for example
     "AMD EPYC (AVX2)".
 
-    Both affect rounding. On Linux, the name is the model name in /proc/cpuinfo.
-    """
+    Both affect rounding. On Linux, the name is the model name in /proc/cpuinfo."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -115,8 +114,7 @@ def find_git_revision(config_path: Path | None) -> str | None:
     the current folder.
 
     The result ends in "-dirty" if tracked files differ from this revision. If git fails or finds no
-    repository, the result is None.
-    """
+    repository, the result is None."""
     place = config_path.resolve().parent if config_path else Path.cwd()
     describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:

@@ -1,21 +1,44 @@
-"""Preparation and completion of run folders: locks, removal of old files, config, environment and
-pictures."""
+"""The files of a run folder: locks, removal of old files, config, environment and pictures, saves
+during training, and the results."""
 
 from __future__ import annotations
 
+import errno
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seqattn.config import to_yaml
-from seqattn.errors import FolderLockedError
+from seqattn.analysis.evaluation import Evaluation, ForecastChunk, ReferenceLosses, evaluate
+from seqattn.analysis.evaluation.attention_file import AttentionSpool
+from seqattn.analysis.evaluation.predictions_file import ForecastSpool
+from seqattn.config import as_plain, to_yaml
+from seqattn.data import Splits
+from seqattn.errors import FolderLockedError, NonFiniteError
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.run_environment import rounding_change
-from seqattn.runs import RunFolder
+from seqattn.experiments.trackers import RunTrackers
+from seqattn.models import Seq2SeqModel
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.folder import HANDLER
-from seqattn.runs.storage import atomic_write, exclusive_lock, write_json, write_transaction
+from seqattn.runs.storage import (
+    BackgroundWriter,
+    atomic_write,
+    exclusive_lock,
+    write_json,
+    write_transaction,
+)
+from seqattn.training import RunProgress, RunState, Session, TrainingRun, save_best, save_state
+from seqattn.training.histories import (
+    describe_interval,
+    write_attention_history,
+    write_parameter_history,
+)
 
 NOTHING_MISSING = "; nothing is missing"
 """Hint for `raise_if_stopped` after the last file of a run."""
@@ -29,11 +52,7 @@ class FolderLocks(ExitStack):
         self.locked: set[Path] = set()
 
     def lock_existing(self, folders: Iterable[RunFolder]) -> None:
-        """Lock the folders that already contain a run.
-
-        Raises:
-            FolderLockedError: if another process writes to one of these folders.
-        """
+        """Lock the folders that already contain a run."""
         for folder in folders:
             if folder.is_run:
                 self._lock(folder)
@@ -176,9 +195,6 @@ def draw_missing_pictures(
         callbacks: progress callbacks and the stop signal.
         draw: function that writes the pictures of a run and yields their paths; None for
             `run_pictures.draw_run`.
-
-    Raises:
-        Interrupted: if a stop is requested; the pictures drawn so far are kept.
     """
     jobs = [
         job for job in jobs
@@ -196,3 +212,299 @@ def draw_missing_pictures(
         with closing(draw(job.folder)) as paths:
             for path in paths:
                 raise_if_stopped(callbacks, [job], NOTHING_MISSING if path == last else hint)
+
+
+# --- saves during training ------------------------------------------------------------------------
+
+
+class RunWriter:
+    """A writer of the checkpoints, histories and metrics of one run. The writer also sends the
+    metrics of each epoch to the trackers of the run.
+
+    Args:
+        job: the job of the run.
+        counts: numbers of threads and processes, for the checkpoints; see `save_state`.
+        trackers: the trackers of the run.
+        environment: entries of `environment.json` that all runs share.
+
+    Attributes:
+        has_begun: whether the folder contains the files of `begin_run`.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        counts: Mapping[str, int],
+        trackers: RunTrackers,
+        environment: Mapping[str, Any],
+    ) -> None:
+        self.job, self.folder, self.counts = job, job.folder, counts
+        self.environment, self.has_begun = environment, not job.keeps_files
+        self.written_best = self.written_snapshots = 0
+        self.written_parameters: list[int] = []
+        self.left_out: str | None = None
+        self.trackers = trackers
+
+    def begin(self) -> None:
+        """Call `begin_run`, unless the run has begun."""
+        if not self.has_begun:
+            begin_run(self.job, self.environment, self.counts["threads"], self.trackers.records)
+            self.has_begun = True
+
+    def save(self, state: RunState) -> None:
+        """Write the changed files of the run in one transaction, and then send the metrics of the
+        epochs to the trackers."""
+        self.write(state)
+        self.trackers.log_epochs(state.history)
+
+    def write(self, state: RunState) -> None:
+        """Write the changed files of the run in one transaction."""
+        folder, job, snapshots = self.folder, self.job, state.attention_history
+        if not folder.is_run:  # the write would create the folder again, without its config
+            raise FileNotFoundError(
+                errno.ENOENT, f"Was removed ({folder.missing_files})", str(folder.path)
+            )
+        self._log_interval(state)
+        with write_transaction():
+            self.begin()
+            if state.best_epoch != self.written_best:
+                save_best(folder.best, state, job.config, job.spec)
+                self.written_best = state.best_epoch
+            if len(snapshots) != self.written_snapshots:
+                write_attention_history(folder.film, snapshots, job.data.validation)
+                self.written_snapshots = len(snapshots)
+            self._write_parameters(state)
+            save_state(
+                folder.last, state, job.config, job.spec, backup_path=folder.previous,
+                counts=self.counts,
+            )  # fmt: skip
+            folder.write_metrics(state.history)
+
+    def _write_parameters(self, state: RunState) -> None:
+        """Write the parameter history if it has changed."""
+        history = state.parameter_history
+        shapes = {name: tuple(tensor.shape) for name, tensor in state.weights.items()}
+        epochs = [frame.epoch for frame in history]
+        if history and epochs != self.written_parameters:
+            write_parameter_history(self.folder.parameter_history, history, shapes)
+            self.written_parameters = epochs
+
+    def _log_interval(self, state: RunState) -> None:
+        """Log a message if the parameter history lacks some of the requested epochs."""
+        left_out = describe_interval(
+            self.job.config.training.record_attention, state.epoch, self.job.parameters
+        )
+        if left_out not in (None, self.left_out):
+            self.folder.log_line(left_out)
+            self.left_out = left_out
+
+    def log_epoch(self, record: EpochRecord) -> None:
+        self.folder.log_line(
+            f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
+            f" {record.validation_loss:.6g} free running,"
+            f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
+        )
+
+
+def describe_early_stopping(folder: RunFolder, epoch: int) -> str:
+    """Return the message that early stopping ended a run after the given epoch."""
+    return f"{folder.path}: early stopping at epoch {epoch}."
+
+
+class FolderSession(Session):
+    """A session that saves to run folders and reports to callbacks.
+
+    Args:
+        writers: the writer of each run.
+        callbacks: progress callbacks and the stop signal.
+        background: thread that writes the files of a single run while training continues. With
+            None, training waits until the files of all runs are written in one transaction.
+    """
+
+    def __init__(
+        self,
+        writers: Mapping[TrainingRun, RunWriter],
+        callbacks: Callbacks,
+        background: BackgroundWriter | None = None,
+    ) -> None:
+        self.writers, self.callbacks, self.background = writers, callbacks, background
+        self.interval = next(iter(writers)).config.checkpoint_seconds
+        self.saved_at = time.monotonic()
+        self.ended_runs = set[TrainingRun]()
+
+    def log(self, line: str) -> None:
+        for run, writer in self.writers.items():
+            if run not in self.ended_runs and not writer.job.is_trained:
+                writer.folder.log_line(f"gradients: {line}")
+
+    def stop_requested(self) -> bool:
+        if self.background is not None:
+            self.background.raise_if_failed()
+        return self.callbacks.stop() != 0
+
+    def save_due(self) -> bool:
+        return time.monotonic() - self.saved_at >= self.interval
+
+    def save(self, progress: Sequence[RunProgress]) -> None:
+        self._write(progress)
+        self.saved_at = time.monotonic()
+
+    def _write(self, progress: Sequence[RunProgress]) -> None:
+        saves = list[tuple[RunWriter, RunState]]()
+        for each in progress:
+            assert each.state is not None
+            saves.append((self.writers[each.run], each.state))
+        # The first save of a run may replace its log, so this thread must not log at the same time.
+        if self.background is not None and all(writer.has_begun for writer, _ in saves):
+            for writer, state in saves:
+                self.background.submit(partial(writer.save, state))
+            return
+        with write_transaction():
+            for writer, state in saves:
+                writer.write(state)
+        for writer, state in saves:
+            writer.trackers.log_epochs(state.history)
+
+    def epoch_end(self, progress: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
+        for each in progress:
+            record = each.history[-1]
+            if self.background is not None:  # the logs of many runs do not list their epochs
+                self.writers[each.run].log_epoch(record)
+            self.callbacks.epoch(record)
+        self.ended_runs.update(each.run for each in progress if each.ending)
+        self._write(to_save)
+        if len(to_save) == len(progress):  # otherwise only ended runs were saved
+            self.saved_at = time.monotonic()
+        for each in progress:
+            if each.ending == "early stopping":
+                folder, epoch = self.writers[each.run].folder, each.history[-1].epoch
+                self.callbacks.message(describe_early_stopping(folder, epoch))
+
+    def diverged(self, progress: RunProgress) -> None:
+        self.ended_runs.add(progress.run)
+        self._write([progress])
+        if self.background is not None:
+            self.background.wait()
+        assert progress.error is not None and progress.state is not None
+        write_divergence(self.writers[progress.run].job, progress.error, progress.state)
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+ReferencesOfData = dict[int, tuple[ReferenceLosses, ReferenceLosses]]
+"""Reference losses of the test part and of the validation part, by the `id` of the data."""
+
+
+def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -> Job:
+    """Evaluate the weights of the best epoch on the test part, and write the files of the results.
+
+    This function logs nothing, because the files do not exist until the caller's transaction ends.
+    Each run is evaluated alone, so that its metrics do not depend on other runs that end at the
+    same time.
+
+    Args:
+        job: a job whose training has ended.
+        model: model of the job's config, on the device that trained the run. This function copies
+            the best weights into the model.
+        references: reference losses of the data of other runs, by the `id` of the data. If the
+            losses of this job's data are missing, the function adds them.
+
+    Returns:
+        the job with a summary, or with an error if the test loss is not finite.
+    """
+    data, folder = job.data, job.folder
+    assert job.state is not None
+    if id(data) not in references:
+        references[id(data)] = _references(data)
+    tested, validated = references[id(data)]
+    model.load_state_dict(job.state.best_weights)
+    with ForecastSpool(folder.path, data.test) as forecasts, AttentionSpool(folder.path) as weights:
+        weights.start_part(data.test)
+
+        def keep(chunk: ForecastChunk) -> None:
+            forecasts.add(chunk.values)
+            chunk.emit_attention(weights.add)
+
+        evaluation = evaluate(model, data.test, tested, data.scaling, on_chunk=keep)
+        if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
+            return _diverged_at_test(job, evaluation)
+        summary = _summary(job, evaluation, validated)
+        forecasts.write(folder.predictions)
+        if job.config.model.has_attention:
+            weights.write(folder.attention)
+    # A stop during the last save can leave an old history, although the checkpoint is complete.
+    folder.write_metrics(job.state.history)
+    folder.write_summary(summary)
+    return replace(job, summary=summary)
+
+
+def _diverged_at_test(job: Job, evaluation: Evaluation) -> Job:
+    assert job.state is not None
+    error = NonFiniteError(
+        f"The test loss is {evaluation.loss} free running, {evaluation.loss_teacher_forced}"
+        f" teacher-forced, with the weights of epoch {job.state.best_epoch}. All losses of the"
+        " training were finite, and its checkpoints are kept."
+    )
+    write_divergence(job, error, job.state)
+    return replace(job, error=error)
+
+
+def _summary(job: Job, evaluation: Evaluation, validated: ReferenceLosses) -> dict[str, Any]:
+    """Return the content of `summary.json` of a run with a finite test loss."""
+    state, config = job.state, job.config
+    assert state is not None
+    scored = evaluation.as_plain()
+    loss, teacher_forced = scored.pop("loss"), scored.pop("loss_teacher_forced")
+    return {
+        "name": config.name,
+        "seed": config.seed,
+        "test_loss": loss,
+        "test_loss_teacher_forced": teacher_forced,
+        **scored,
+        **_of_training(job, state),
+        "validation_noise_floor": validated.noise_floor,
+        "validation_baselines": validated.baselines,
+        "stopped_early": job.ending == "early stopping",
+    }
+
+
+def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
+    """Write the summary of a diverged run. The summary contains the error and no test loss."""
+    at = None if error.epoch is None else {"epoch": error.epoch, "step": error.step}
+    summary = {
+        "name": job.config.name,
+        "seed": job.config.seed,
+        "diverged": str(error),
+        "diverged_at": at,
+        "test_loss": None,
+        **_of_training(job, state),
+    }
+    job.folder.write_summary(summary)
+
+
+def _of_training(job: Job, state: RunState) -> dict[str, Any]:
+    """Return the entries of a summary that finished runs and diverged runs have in common."""
+    return {
+        "validation_loss": state.best_loss if state.best_epoch else None,
+        "best_epoch": state.best_epoch,
+        "epochs": state.epoch,
+        "parameters": job.parameters,
+        "model": as_plain(job.config.model),
+        "task": job.config.data.kind,
+        "data": list(job.data.notes),
+        "start_from": None if job.start_record is None else dict(job.start_record),
+        "skipped_checkpoints": list(job.skipped_checkpoints),
+        "interrupted": job.checkpoint is not None,
+        "seconds": sum(record.seconds for record in state.history),
+    }
+
+
+def _references(data: Splits) -> tuple[ReferenceLosses, ReferenceLosses]:
+    """Compute the reference losses of the test part and of the validation part.
+
+    Baselines that only one of the parts has are left out. The losses of the validation part are in
+    the units of the training losses, because the loss curve shows both."""
+    tested = ReferenceLosses.from_splits(data.test, data)
+    validated = ReferenceLosses.from_splits(data.validation, data, in_training_units=True)
+    return tested.keep_shared(validated), validated.keep_shared(tested)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import torch
 
 from seqattn.config import Config
 from seqattn.data.baselines import forecast_mse
-from seqattn.errors import UsageError
+from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiments.distributed import share_start
 from seqattn.experiments.group_training import Resources, train_group
 from seqattn.experiments.grouping import group_jobs
 from seqattn.experiments.job import Callbacks, Job, Launch, raise_if_stopped
 from seqattn.experiments.memory_estimate import check_memory_of_runs, checkpoint_bytes
-from seqattn.experiments.prepare import prepare_jobs
+from seqattn.experiments.prepare import fit_skip_maps, prepare_jobs, with_starting_points
 from seqattn.experiments.run_environment import choose_device, collect_environment
 from seqattn.experiments.run_folders import (
     NOTHING_MISSING,
@@ -27,13 +28,10 @@ from seqattn.experiments.run_folders import (
     log_rounding_changes,
     prepare_folders,
 )
-from seqattn.experiments.skip_start import fit_skip_maps
-from seqattn.experiments.starting_point import with_starting_points
 from seqattn.experiments.trackers import check_trackers
-from seqattn.experiments.worker_count import reason_for_one_process, worker_count
-from seqattn.experiments.worker_processes import train_in_workers
-from seqattn.runs import RunFolder, check_folder_available
-from seqattn.runs.storage import allow_open_files, check_free_space
+from seqattn.experiments.workers import reason_for_one_process, train_in_workers, worker_count
+from seqattn.runs import COMPARISON, PAGE, SEARCH, RunFolder, check_folder_available
+from seqattn.runs.storage import allow_open_files, check_free_space, folder_lock
 from seqattn.training.threads import restore_thread_count
 
 RESUME_HINT = " after training; --resume continues from there"
@@ -60,7 +58,6 @@ def train_one(
         the run folder, and the content of its `summary.json`.
 
     Raises:
-        SeqattnError: see `train_many`.
         NonFiniteError: if the run diverged.
     """
     (job,) = train_many(
@@ -106,9 +103,6 @@ def train_many(
     Returns:
         a job for each config, in the same order. Each job contains a summary, or the
         `NonFiniteError` of a run that diverged. If one run diverges, the other runs continue.
-
-    Raises:
-        SeqattnError: for an error that a user can correct. The exception contains the exit code.
     """
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
     startup = nullcontext() if launch.processes is None else launch.processes.startup()
@@ -260,3 +254,90 @@ def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
         callbacks.run_info({"seed": job.config.seed, "noise_floor": floor})
     finished = sum(job.position[0] for job in pending)
     callbacks.begin(finished, sum(job.config.training.epochs for job in pending))
+
+
+# --- several seeds of one config ------------------------------------------------------------------
+
+
+MAX_SEED = 2**63 - 1
+"""The largest seed that a config accepts."""
+LOCK_TIMEOUT_SECONDS = 5.0
+"""Maximum time in seconds to wait for another process that creates folders of seeds."""
+
+
+@dataclass(frozen=True)
+class SeedFolder(RunFolder):
+    """The run folder of one of several seeds."""
+
+    def clear_results(self) -> None:
+        """Remove the files that are written after training. If there are results, also remove the
+        report of all seeds, which shows these results."""
+        if self.summary.exists():
+            (self.path.parent / PAGE).unlink(missing_ok=True)
+        super().clear_results()
+
+
+def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
+    """Return a config for each seed, starting with `config.seed`, together with the run folder
+    `parent / seed-K`. Nothing is written.
+
+    Raises:
+        UsageError: if `parent` is the folder of a run, a comparison or a search, or if a seed would
+            be above the largest seed.
+    """
+    _check_home(parent)
+    if config.seed + seeds - 1 > MAX_SEED:
+        raise UsageError(
+            f"seed {config.seed} leaves no room for {seeds} seeds. The largest seed is {MAX_SEED}."
+        )
+    return [
+        (config.model_copy(update={"seed": seed}), SeedFolder(parent / f"seed-{seed}"))
+        for seed in range(config.seed, config.seed + seeds)
+    ]
+
+
+def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
+    """Create the run folders of the seeds. The parent folder is locked only while the run folders
+    are created, so that several processes can train different seeds in the parent folder."""
+    parent = configs[0][1].path.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock(parent, LOCK_TIMEOUT_SECONDS):
+        _check_home(parent)
+        for _, folder in configs:
+            folder.path.mkdir(exist_ok=True)
+
+
+def _check_home(parent: Path) -> None:
+    kinds = {"a comparison": parent / COMPARISON, "a search": parent / SEARCH}
+    found = [kind for kind, mark in kinds.items() if mark.exists()]
+    if RunFolder(parent).is_run:
+        found.append("a single run")
+    if found:
+        raise UsageError(
+            f"{parent}: is the folder of {found[0]}; several seeds need a separate folder."
+            " Choose another --name."
+        )
+
+
+def combined_error(jobs: Sequence[Job], *, are_seeds: bool) -> NonFiniteError | None:
+    """Combine the errors of runs that diverged into one error.
+
+    Args:
+        jobs: the jobs of all runs.
+        are_seeds: whether the message names the seeds. For a single run, this is False.
+
+    Returns:
+        the error, or None if no run diverged.
+    """
+    errors = {job.config.seed: job.error for job in jobs if job.error is not None}
+    if not errors:
+        return None
+    first = next(iter(errors.values()))
+    if not are_seeds:
+        return first
+    seeds = ", ".join(map(str, errors))
+    if len(errors) == 1:
+        return NonFiniteError(f"seed {seeds}: {first}")
+    if len(errors) == len(jobs):
+        return NonFiniteError(f"all {len(jobs)} seeds diverged. The first: {first}")
+    return NonFiniteError(f"seeds {seeds} diverged; the others are finished. The first: {first}")

@@ -64,7 +64,6 @@ def verify_resume(
 
     Raises:
         UsageError: if the run has only one step.
-        SeqattnError: for an error that a user can correct; see `train_one`.
     """
     uninterrupted, resumed = RunFolder(folder / "at-once"), RunFolder(folder / "with-stops")
     config = without_trackers(config)
@@ -104,8 +103,7 @@ def verify_resume(
 def _stop_after(limit: int | None) -> Callable[[], int]:
     """Return a stop callback that returns SIGINT from call number `limit` on.
 
-    If `limit` is None, the callback never requests a stop.
-    """
+    If `limit` is None, the callback never requests a stop."""
     calls = itertools.count(1)
     return lambda: signal.SIGINT if limit is not None and next(calls) >= limit else 0
 
@@ -117,9 +115,6 @@ def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]
     Returns:
         the number of tensors, values and files that were compared, and a description of the first
         difference, or None if there is no difference.
-
-    Raises:
-        CheckpointError: if a file cannot be read.
     """
     (metadata, tensors), (other_metadata, other_tensors) = (
         load_checksummed(folder.last, VERSION) for folder in (one, other)

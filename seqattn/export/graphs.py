@@ -330,7 +330,7 @@ def _scan(
     from torch._higher_order_ops.scan import scan
 
     carry, ys = scan(step, init, xs, dim=0)
-    return cast(list[Tensor], carry), cast(Tensor, ys)
+    return cast("list[Tensor]", carry), cast("Tensor", ys)
 
 
 # --- the graphs -----------------------------------------------------------------------------------

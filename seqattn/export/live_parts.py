@@ -161,7 +161,7 @@ class LiveTransformerParts(TransformerParts):
     def __init__(self, model: TransformerModel, max_length: int) -> None:
         super().__init__(model, max_length)
         self._queries = list[Tensor]()
-        for layer in cast(list[DecoderLayer], model.decoder):
+        for layer in cast("list[DecoderLayer]", model.decoder):
             layer.cross.queries = partial(self._record, layer.cross.queries)  # type: ignore[method-assign]
 
     def _record(self, compute: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

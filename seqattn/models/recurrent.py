@@ -195,7 +195,7 @@ class RecurrentModel(Seq2SeqModel):
         *_, N, S, _ = source.shape
         states, last = self.encoder.forward(source, source_lengths)
         cells = [last]
-        for layer in cast(list[Cell | Bidirectional], self.encoder_above) if self.is_deep else ():
+        for layer in cast("list[Cell | Bidirectional]", self.encoder_above) if self.is_deep else ():
             if rng is not None and self.dropout > 0:
                 weight = self.output.weight
                 states = states * dropout_factors(rng, self.dropout, weight, N, S, self.hidden)
@@ -259,7 +259,7 @@ class RecurrentModel(Seq2SeqModel):
         memory, state, decoder_input = self.encode(source, source_lengths)
         if override is not None:
             self.attention_shape()  # raises a UsageError for a model without attention
-            memory = replace(cast(AttentionMemory, memory), intervention=override.start())
+            memory = replace(cast("AttentionMemory", memory), intervention=override.start())
         values, attended = list[Tensor](), list[AttentionOutput]()
         for skip in self.skip_outputs(source, source_lengths, [1] * steps):
             output, attention, state = self.step(decoder_input, state, memory)
@@ -375,7 +375,7 @@ class RecurrentModel(Seq2SeqModel):
 
     @property
     def _upper_layers(self) -> list[Cell]:
-        return cast(list[Cell], self.decoder_above)
+        return cast("list[Cell]", self.decoder_above)
 
     def _attend(
         self, queries: Tensor, memory: AttentionMemory | None, state: DecoderState, u: Tensor | None

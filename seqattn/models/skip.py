@@ -24,7 +24,7 @@ instead multiplies a residual branch by a scalar that is initialized to zero.
   repeats the last source point. Otherwise, the initial forecast is 0 in the units of the model.
 
 `build_model` sets W and b to zero and makes them trainable. Before training,
-`seqattn.experiments.skip_start` fits W and b unless `model.skip_map` is `learned`, and freezes W
+`seqattn.experiments.prepare` fits W and b unless `model.skip_map` is `learned`, and freezes W
 and b if `model.skip_map` is `frozen`. If a ridge regression would take too long, W and b are
 initialized and trained as with `learned`.
 

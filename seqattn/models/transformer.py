@@ -391,7 +391,7 @@ class TransformerModel(Seq2SeqModel):
         dropout = Dropout(rng, self.dropout)
         x = dropout(add_positions(self.source_in(source), self.source_places, 0))
         all_weights = list[Tensor]()
-        for layer in cast(list[EncoderLayer], self.encoder):
+        for layer in cast("list[EncoderLayer]", self.encoder):
             x, weights = layer.forward(x, keep, dropout, with_weights)
             if weights is not None:  # the rows of padded queries are never used
                 valid = weights if keep is None else weights * keep[..., None, :, None]
@@ -569,7 +569,7 @@ class TransformerModel(Seq2SeqModel):
 
     @property
     def _decoder(self) -> list[DecoderLayer]:
-        return cast(list[DecoderLayer], self.decoder)
+        return cast("list[DecoderLayer]", self.decoder)
 
 
 def _attention_maps(

@@ -19,7 +19,7 @@ from seqattn.runs.storage import remove_unfinished
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
-TRAINING_MODULES = ("seqattn.cli", "seqattn.experiments.worker_processes")
+TRAINING_MODULES = ("seqattn.cli", "seqattn.experiments.workers")
 """The modules that the fork server imports once for all processes that train."""
 DRAWING_MODULES = ("seqattn.cli", "seqattn.plots.run_pictures")
 """The modules that the fork server imports once for all processes that draw pictures."""

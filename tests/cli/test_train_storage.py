@@ -130,7 +130,7 @@ def test_a_save_that_fails_is_loud(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.experiments.folder_session.save_state", refuse)
+    monkeypatch.setattr("seqattn.experiments.run_folders.save_state", refuse)
     done = seqattn("train", small_config(tmp_path), *SETS, "-q")
     assert done.code == 5
     assert "No space left on device" in done.err

@@ -88,12 +88,10 @@ def test_pictures_of_forecasts_show_the_opened_epoch(recorded: Path) -> None:
 
 
 def test_what_is_computed_for_the_best_epoch_equals_its_files(recorded: Path) -> None:
-    from seqattn.experiments.api import epoch_results
-
     run = seqattn.Run.open(recorded)
     for computed, stored in (
-        (epoch_results.compute_attention(run, run.data.test), run.folder.read_attention()),
-        (epoch_results.compute_predictions(run), run.folder.read_predictions()),
+        (run._compute_attention(run.data.test), run.folder.read_attention()),
+        (run._compute_predictions(), run.folder.read_predictions()),
     ):
         assert set(computed) == set(stored)
         for name, array in stored.items():

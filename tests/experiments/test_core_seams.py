@@ -16,8 +16,8 @@ from seqattn.config import resolve
 from seqattn.data import Scaling, load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import group_training
-from seqattn.experiments.folder_session import FolderSession
 from seqattn.experiments.run_environment import rounding_change
+from seqattn.experiments.run_folders import FolderSession
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import read_checkpoint

@@ -13,8 +13,7 @@ from seqattn.data import load_data
 from seqattn.errors import UsageError
 from seqattn.experiments import Job, train_many
 from seqattn.experiments.distributed import TRAINED, share_start
-from seqattn.experiments.prepare import prepare_jobs
-from seqattn.experiments.skip_start import fit_skip_maps
+from seqattn.experiments.prepare import fit_skip_maps, prepare_jobs
 from seqattn.runs import RunFolder
 
 SIZES = ["data.n_train=12", "data.n_validation=7", "data.n_test=5", "model.hidden_dim=3",

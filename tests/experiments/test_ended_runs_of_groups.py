@@ -14,8 +14,7 @@ from seqattn import experiments
 from seqattn.config import Config, Training, resolve
 from seqattn.data import load_data
 from seqattn.errors import DataError, NonFiniteError
-from seqattn.experiments import folder_session as session_module
-from seqattn.experiments import group_training, train_many
+from seqattn.experiments import group_training, run_folders, train_many
 from seqattn.experiments.verify_resume import first_difference
 from seqattn.models import build_model
 from seqattn.runs import EpochRecord, RunFolder
@@ -312,14 +311,14 @@ def test_a_folder_goes_on_once_its_data_are_back(
 ) -> None:
     config = config_of("name=one")
     whole, _ = experiments.train_one(config, tmp_path / "whole", plots=False)
-    saved, save_state = list[tuple[int, int]](), session_module.save_state
+    saved, save_state = list[tuple[int, int]](), run_folders.save_state
 
     def counted(path: Path, state: RunState, *args: Any, **options: Any) -> None:
         saved.append(state.position)
         save_state(path, state, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(session_module, "save_state", counted)
+        patch.setattr(run_folders, "save_state", counted)
         gone_at(patch, (1, 2))
         with pytest.raises(DataError, match="is gone"):
             experiments.train_one(config, tmp_path / "parted", plots=False)
@@ -339,7 +338,7 @@ def test_a_folder_is_saved_to_at_the_end_of_an_epoch_that_is_due(
     count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An epoch takes a second of a clock that goes by steps, and a save is due each second."""
-    taken, saved, save_state = 0, list[tuple[int, int]](), session_module.save_state
+    taken, saved, save_state = 0, list[tuple[int, int]](), run_folders.save_state
 
     def counted(path: Path, state: RunState, *args: Any, **options: Any) -> None:
         saved.append(state.position)
@@ -350,8 +349,8 @@ def test_a_folder_is_saved_to_at_the_end_of_an_epoch_that_is_due(
         taken += 1
         return 0
 
-    monkeypatch.setattr(session_module, "save_state", counted)
-    monkeypatch.setattr(session_module.time, "monotonic", lambda: taken / STEPS)
+    monkeypatch.setattr(run_folders, "save_state", counted)
+    monkeypatch.setattr(run_folders.time, "monotonic", lambda: taken / STEPS)
     runs = experiments.seeds_of(config_of("training.checkpoint_seconds=1"), tmp_path, count)
     train_many(runs, threads=1, callbacks=experiments.Callbacks(stop=step))
     assert saved == [(epoch, 0) for epoch in (1, 2, 3) for _ in range(count)]
@@ -363,13 +362,13 @@ def test_a_save_of_one_run_leaves_the_timer_of_the_others(
 ) -> None:
     """Else runs that end one after another would keep the others from ever being saved."""
     now = [0.0]
-    monkeypatch.setattr(session_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run_folders.time, "monotonic", lambda: now[0])
     config = Training(checkpoint_seconds=10)
     progress = [RunProgress(TrainingRun(None, None, None, config, k)) for k in range(3)]  # type: ignore[arg-type]
-    session = session_module.FolderSession({p.run: None for p in progress}, experiments.Callbacks())  # type: ignore[misc]
+    session = run_folders.FolderSession({p.run: None for p in progress}, experiments.Callbacks())  # type: ignore[misc]
     saved = list[int]()
     monkeypatch.setattr(session, "_write", lambda runs: saved.extend(p.run.seed for p in runs))
-    monkeypatch.setattr(session_module, "write_divergence", lambda *_: None)
+    monkeypatch.setattr(run_folders, "write_divergence", lambda *_: None)
     now[0] = 11.0
     assert session.save_due()
     record = EpochRecord(1, 1.0, 1.0, 1.0, 0.1, 1.0, 0.1)

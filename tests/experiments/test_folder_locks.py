@@ -68,7 +68,7 @@ def test_seeds_do_not_go_among_the_runs_of_others(
     home = tmp_path / "outputs" / "mine"
     home.mkdir(parents=True)
     words = ["train", a_config(tmp_path), *SMALL, "--seeds", "2"]
-    monkeypatch.setattr("seqattn.experiments.seeds.LOCK_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("seqattn.experiments.train_runs.LOCK_TIMEOUT_SECONDS", 0.1)
     with exclusive_lock(home):  # which a comparison or a search does before it writes its mark
         assert seqattn(*words).code == 6
     (home / mark).write_text("{}")

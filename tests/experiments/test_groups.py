@@ -213,14 +213,14 @@ def test_a_diverged_run_is_resumed_with_the_reason(
 def test_a_test_loss_that_is_not_finite_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from seqattn.experiments import results
+    from seqattn.experiments import run_folders
 
-    scored = results.evaluate
+    scored = run_folders.evaluate
 
     def nothing(*args: Any, **more: Any) -> Any:
         return replace(scored(*args, **more), loss=math.nan)
 
-    monkeypatch.setattr(results, "evaluate", nothing)
+    monkeypatch.setattr(run_folders, "evaluate", nothing)
     runs = [(resolve(None, SIZES).config, RunFolder(tmp_path / "one"))]
     (job,) = train_many(runs, threads=1)
     assert job.error is not None

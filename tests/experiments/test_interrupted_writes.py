@@ -155,8 +155,8 @@ def test_a_trial_that_was_ended_elsewhere_does_not_end_the_search(error: Excepti
     with (
         mock.patch.object(trial_loop.trials, "fail", fail),
         mock.patch.object(trial_loop.trials, "end", fail),
-        mock.patch.object(trial_loop.sampling, "label_values", return_value={}),
-        mock.patch.object(trial_loop.sampling, "format_values", return_value=""),
+        mock.patch.object(trial_loop.trials, "label_values", return_value={}),
+        mock.patch.object(trial_loop.trials, "format_values", return_value=""),
     ):
         loop._run_trial(trial)
     assert messages == ["trial-0: ended by another process; its run folder is kept"]

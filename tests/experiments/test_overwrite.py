@@ -15,8 +15,7 @@ import seqattn as package
 from seqattn.config import Config, resolve
 from seqattn.errors import DataError, Interrupted, SeqattnError
 from seqattn.experiments import Callbacks, Job, group_training, seeds_of, train_many
-from seqattn.experiments.trackers import TrackedRun, run_trackers
-from seqattn.experiments.trackers.wandb import WandbTracker
+from seqattn.experiments.trackers import TRACKERS, TrackedRun, WandbTracker
 from seqattn.runs import PAGE, RunFolder
 from seqattn.runs.folder import HANDLER
 from seqattn.runs.storage import atomic, exclusive_lock, limits
@@ -272,7 +271,7 @@ def test_a_record_of_weights_and_biases_is_replaced_with_the_run(
         def log_picture(self, name: str, png: bytes) -> None: ...
         def end(self, status: Any, results: Any) -> None: ...
 
-    monkeypatch.setitem(run_trackers.TRACKERS, "wandb", Offline)
+    monkeypatch.setitem(TRACKERS, "wandb", Offline)
     monkeypatch.setattr("seqattn.experiments.train_runs.check_trackers", lambda _: None)
     for seed, wandb in ((5, "true"), (6, "true"), (7, "false")):
         config = new_config(f"logging.wandb={wandb}", f"seed={seed}")

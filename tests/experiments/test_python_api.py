@@ -21,7 +21,7 @@ import xarray
 
 import seqattn
 from seqattn.errors import CheckpointError, ConfigError, DataError, UsageError, install_command
-from seqattn.experiments.api.progress import show_bar
+from seqattn.experiments.api.training import show_bar
 from seqattn.runs import RunFolder
 from tests.comparisons import read_table, write_divergence
 from tests.conftest import Ended

@@ -17,7 +17,7 @@ from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.errors import CheckpointError, ConfigError, UsageError
 from seqattn.experiments import Callbacks, group_training
-from seqattn.experiments.resume import check_same_rates
+from seqattn.experiments.prepare import check_same_rates
 from seqattn.models import build_model
 from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import read_checkpoint

@@ -343,7 +343,7 @@ def test_errors_of_compare_suggest_no_option_that_it_lacks(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("seqattn.experiments.folder_session.save_state", full)
+    monkeypatch.setattr("seqattn.experiments.run_folders.save_state", full)
     assert "No space left" in refused()
 
 

@@ -16,7 +16,8 @@ from seqattn.config import Training
 from seqattn.config.knobs.plugins import Plugin
 from seqattn.config.searching import Search
 from seqattn.errors import UsageError
-from seqattn.experiments.tuning import manifest, results, trials
+from seqattn.experiments.tuning import search as search_module
+from seqattn.experiments.tuning import trial_loop, trials
 from tests.experiments.test_search_words import RATE, WIDTH, wanted
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")
@@ -32,46 +33,46 @@ def with_plugin(search: Search, path: str, digit: str) -> Search:
 
 def test_a_search_does_not_continue_with_a_changed_plugin(tmp_path: Path) -> None:
     asked, folder = wanted(tmp_path, RATE), tmp_path / "found"
-    before = manifest.search_identity(with_plugin(asked, "/a/my.py", "1"))
+    before = search_module.search_identity(with_plugin(asked, "/a/my.py", "1"))
     folder.mkdir()
-    manifest.write_manifest(folder, before, {"study": "1", **before})
-    changed = manifest.search_identity(with_plugin(asked, "/a/my.py", "2"))
+    search_module.write_manifest(folder, before, {"study": "1", **before})
+    changed = search_module.search_identity(with_plugin(asked, "/a/my.py", "2"))
     with pytest.raises(UsageError) as caught:
-        manifest.check_folder(folder, changed)
+        search_module.check_folder(folder, changed)
     assert f"SHA-256 of plugin my.py: {'1' * 64} -> {'2' * 64}" in str(caught.value)
     with pytest.raises(UsageError, match=f"plugin my.py: {'1' * 64} -> none"):
-        manifest.check_folder(folder, manifest.search_identity(asked))
+        search_module.check_folder(folder, search_module.search_identity(asked))
     (folder / "tune.json").write_text(json.dumps({"study": "1", **before, "plugins": 5}))
     with pytest.raises(UsageError, match="the stored digests of the plugins cannot be read"):
-        manifest.check_folder(folder, before)
+        search_module.check_folder(folder, before)
     (folder / "tune.json").write_text(json.dumps({"study": "1", **before}))
     for path in ("/b/my.py", "/a/renamed.py"):  # the same content at another place
-        same = manifest.search_identity(with_plugin(asked, path, "1"))
-        assert manifest.check_folder(folder, same) is not None
+        same = search_module.search_identity(with_plugin(asked, path, "1"))
+        assert search_module.check_folder(folder, same) is not None
 
 
 def test_a_search_of_an_earlier_version_continues_whatever_its_plugins(tmp_path: Path) -> None:
     asked, folder = wanted(tmp_path, RATE), tmp_path / "found"
-    now = manifest.search_identity(with_plugin(asked, "/a/my.py", "1"))
+    now = search_module.search_identity(with_plugin(asked, "/a/my.py", "1"))
     stored = {key: value for key, value in now.items() if key != "plugins"}
     folder.mkdir()
     (folder / "tune.json").write_text(json.dumps({"study": "1", **stored}))
-    assert manifest.check_folder(folder, now) is not None
+    assert search_module.check_folder(folder, now) is not None
 
 
 # --- the importance of keys -------------------------------------------------------------------
 
 
-def finished(search: Search, folder: Path, loss: Callable[[float], float]) -> results.TuneResult:
+def finished(search: Search, folder: Path, loss: Callable[[float], float]) -> trial_loop.TuneResult:
     """Write the results of trials whose loss depends on the learning rate only."""
     folder.mkdir()
     study = trials.open_study(f"sqlite:///{folder / 'study.db'}", search, {})
-    for _ in range(results.MIN_TRIALS):
+    for _ in range(trial_loop.MIN_TRIALS):
         trial = trials.start_trial(study, search, lambda number: True, lambda line: None)
         assert trial is not None
         rate = trial.params["training.learning_rate"]
         trials.end(study, trial, TrialState.COMPLETE, loss(rate))
-    return results.write_search_results(study, search, folder)
+    return trial_loop.write_search_results(study, search, folder)
 
 
 def test_keys_without_effect_have_no_importance(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from seqattn.errors import (
     UsageError,
 )
 from seqattn.experiments import Callbacks, train_one, tuning
-from seqattn.experiments.tuning import results, sampling, trial_loop, trials
+from seqattn.experiments.tuning import trial_loop, trials
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import exclusive_lock
 from tests.conftest import Ended
@@ -69,8 +69,8 @@ class Trainer:
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     found = Trainer()
     monkeypatch.setattr(trial_loop, "train_one", found)
-    monkeypatch.setattr(results, "importance_figure", lambda *_: None)
-    monkeypatch.setattr(results, "as_bytes", lambda _: b"")
+    monkeypatch.setattr(trial_loop, "importance_figure", lambda *_: None)
+    monkeypatch.setattr(trial_loop, "as_bytes", lambda _: b"")
     return found
 
 
@@ -205,7 +205,8 @@ def test_another_value_of_a_searched_key_is_the_same_search(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     tuning.tune(wanted(tmp_path, RATE), tmp_path, 1)
-    tuning.tune(wanted(tmp_path, RATE, sets=["training.learning_rate=0.5"]), tmp_path, 2)
+    (tmp_path / "c.yaml").write_text("name: found\ntraining: {learning_rate: 0.5}\n")
+    tuning.tune(plan_search(tmp_path / "c.yaml", SMALL, [RATE]), tmp_path, 2)
     assert len(trainer.configs) == 2
 
 
@@ -387,8 +388,8 @@ def test_a_process_killed_while_it_chose_values_leaves_nothing(
     study = optuna.load_study(study_name="found", storage=f"sqlite:///{path / 'study.db'}")
     study.ask().suggest_int("model.hidden_dim", 3, 5)  # and no cell yet
     killed = study.ask()
-    sampling.suggest_value(killed, asked.ranges[0])
-    sampling.suggest_value(killed, asked.ranges[1])
+    trials.suggest_value(killed, asked.ranges[0])
+    trials.suggest_value(killed, asked.ranges[1])
     trials.requeue(study, asked, study.trials[2])
     assert study.ask().user_attrs[trials.REQUEUED_FROM_ATTR] == 2
     found = tuning.tune(asked, tmp_path, 3)
@@ -479,7 +480,7 @@ def test_processes_that_share_a_database_leave_each_other_s_trials_alone(
     study = optuna.load_study(study_name="found", storage=storage)
     running = study.ask()  # by another process, at what is left
     left = ({"gru", "lstm"} - {trial.params["model.cell"] for trial in study.trials[:1]}).pop()
-    running.study.sampler = sampling.FixedSampler({"model.cell": left})
+    running.study.sampler = trials.FixedSampler({"model.cell": left})
     assert running.suggest_categorical("model.cell", ["gru", "lstm"]) == left
     messages = list[str]()
     tuning.tune(asked, tmp_path / "b", 2, storage=storage, message=messages.append)

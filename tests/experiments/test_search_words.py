@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from seqattn.config.searching import Search, plan_search
 from seqattn.experiments import Callbacks, tuning
-from seqattn.experiments.tuning import results, trials
+from seqattn.experiments.tuning import trial_loop, trials
 from tests.conftest import Ended
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")
@@ -77,7 +77,7 @@ def test_the_progress_counts_the_most_epochs_of_a_trial(tmp_path: Path) -> None:
     assert wanted(tmp_path, "training.epochs=uniform(3,9)").epochs == 9
 
 
-def finished(asked: Search, folder: Path, count: int) -> results.TuneResult:
+def finished(asked: Search, folder: Path, count: int) -> trial_loop.TuneResult:
     """A study whose trials ended with the losses of their learning rate."""
     folder.mkdir(exist_ok=True)
     study = trials.open_study(f"sqlite:///{folder / 'study.db'}", asked, {})
@@ -85,11 +85,11 @@ def finished(asked: Search, folder: Path, count: int) -> results.TuneResult:
         trial = trials.start_trial(study, asked, lambda number: True, lambda line: None)
         assert trial is not None
         trials.end(study, trial, TrialState.COMPLETE, trial.params["training.learning_rate"])
-    return results.write_search_results(study, asked, folder)
+    return trial_loop.write_search_results(study, asked, folder)
 
 
 def test_few_trials_say_nothing_of_what_mattered(tmp_path: Path) -> None:
-    asked, few = wanted(tmp_path, RATE, WIDTH), results.MIN_TRIALS - 1
+    asked, few = wanted(tmp_path, RATE, WIDTH), trial_loop.MIN_TRIALS - 1
     (tmp_path / "few").mkdir()
     (tmp_path / "few/importance.png").touch()  # of an earlier version
     found = finished(asked, tmp_path / "few", few)
@@ -103,7 +103,7 @@ def test_few_trials_say_nothing_of_what_mattered(tmp_path: Path) -> None:
 
 
 def test_one_key_has_no_importance(tmp_path: Path) -> None:
-    found = finished(wanted(tmp_path, RATE), tmp_path / "one", results.MIN_TRIALS)
+    found = finished(wanted(tmp_path, RATE), tmp_path / "one", trial_loop.MIN_TRIALS)
     assert (found.importance, found.no_importance) == (
         {}, "Only one key was searched, so there is no importance to compare.",
     )  # fmt: skip

@@ -22,7 +22,7 @@ from seqattn.errors import ConfigError
 from seqattn.experiments import train_one
 from seqattn.experiments.distributed import share_skip_map
 from seqattn.experiments.job import Job
-from seqattn.experiments.skip_start import build_initial_model, fit_skip_maps
+from seqattn.experiments.prepare import build_initial_model, fit_skip_maps
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.models import LinearSkip, Seq2SeqModel
 from seqattn.runs import RunFolder
@@ -250,7 +250,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_without_a_second_fit(
     def fitted_again(*_: object) -> RidgeMap:
         raise AssertionError("fitted again")
 
-    monkeypatch.setattr("seqattn.experiments.skip_start.ridge_map", fitted_again)
+    monkeypatch.setattr("seqattn.experiments.prepare.ridge_map", fitted_again)
     more = longer.model_copy(update={"training": longer.training.model_copy(update={"epochs": 4})})
     folder, summary = train_one(more, tmp_path / "outputs", plots=False, resume=True)
     assert summary["epochs"] == 4
@@ -263,7 +263,7 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
 ) -> None:
     config = resolve(None, window_file(tmp_path / "a.csv", gaps=False)).config
     assert ridge_work(load_data(config.data).train) == 12**3
-    monkeypatch.setattr("seqattn.experiments.skip_start.MAX_WORK", 12**3 - 1)
+    monkeypatch.setattr("seqattn.experiments.prepare.MAX_WORK", 12**3 - 1)
     folder, _ = train_one(config, tmp_path / "outputs", plots=False)
     log = folder.log.read_text()
     assert (

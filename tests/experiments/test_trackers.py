@@ -16,8 +16,7 @@ from seqattn import experiments
 from seqattn.config import Config, resolve
 from seqattn.errors import Interrupted, StorageError, UsageError, install_command
 from seqattn.experiments import ray_cluster
-from seqattn.experiments.trackers import Status, TrackedRun, run_trackers
-from seqattn.experiments.trackers.mlflow import MLflowTracker
+from seqattn.experiments.trackers import TRACKERS, MLflowTracker, Status, TrackedRun
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import METRICS, EpochRecord, RunFolder
 from tests.conftest import Ended
@@ -272,7 +271,7 @@ def test_a_tracker_that_fails_does_not_end_the_training(
         epochs: ClassVar = []
         ended: ClassVar = []
 
-    monkeypatch.setitem(run_trackers.TRACKERS, "tensorboard", Tracker)
+    monkeypatch.setitem(TRACKERS, "tensorboard", Tracker)
     messages: list[str] = []
     config = config_of("logging.tensorboard=true", "training.checkpoint_seconds=0")
     folder, _ = experiments.train_one(
@@ -305,7 +304,7 @@ def test_the_records_are_closed_if_training_fails(
     def fail(record: EpochRecord) -> None:
         raise StorageError("a full disk")
 
-    monkeypatch.setitem(run_trackers.TRACKERS, "tensorboard", Tracker)
+    monkeypatch.setitem(TRACKERS, "tensorboard", Tracker)
     with pytest.raises(StorageError, match="a full disk"):
         experiments.train_one(
             config_of("logging.tensorboard=true"), tmp_path,
@@ -332,7 +331,7 @@ def test_a_diverged_run_is_recorded_as_one(tmp_path: Path, monkeypatch: pytest.M
         epochs: ClassVar = []
         ended: ClassVar = []
 
-    monkeypatch.setitem(run_trackers.TRACKERS, "tensorboard", Tracker)
+    monkeypatch.setitem(TRACKERS, "tensorboard", Tracker)
     config = config_of("logging.tensorboard=true", "training.optimizer=sgd",
                        "training.learning_rate=100", "training.epochs=40")  # fmt: skip
     (job,) = experiments.train_many([(config, RunFolder(tmp_path / "tracked"))])

@@ -14,7 +14,7 @@ from seqattn.config import resolve
 from seqattn.config.searching import Search, plan_search
 from seqattn.errors import ConfigError, Interrupted, install_command
 from seqattn.experiments import Callbacks, tuning
-from seqattn.experiments.tuning import sampling, trials
+from seqattn.experiments.tuning import trials
 from seqattn.runs import EpochRecord, RunFolder
 from tests.conftest import Ended
 
@@ -106,7 +106,7 @@ def test_it_goes_on_where_it_was_stopped_and_tries_again_what_was_lost(tmp_path:
     storage = f"sqlite:///{tmp_path / 'found' / 'study.db'}"
     lost = optuna.load_study(study_name="found", storage=storage).ask()  # as a killed process
     for param_range in asked.ranges:
-        sampling.suggest_value(lost, param_range)
+        trials.suggest_value(lost, param_range)
     found = tuning.tune(asked, tmp_path, 5, threads=1)
     assert len(found.trials) == 6, "what was lost does not count"
     by_number = {row["trial"]: row for row in found.trials}

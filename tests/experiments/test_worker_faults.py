@@ -19,9 +19,9 @@ import pytest
 from seqattn.config import resolve
 from seqattn.config.plugins import load_plugin
 from seqattn.errors import DataError, DistributedError, Interrupted, StorageError
-from seqattn.experiments import Callbacks, worker_main, worker_processes
+from seqattn.experiments import Callbacks, workers
 from seqattn.experiments.group_training import Resources
-from seqattn.experiments.worker_task import WorkerTask
+from seqattn.experiments.workers import WorkerTask
 from seqattn.runs import RunFolder, fork_server
 from seqattn.runs.storage import atomic
 from tests.conftest import ROOT
@@ -202,10 +202,10 @@ def test_an_error_of_a_plugin_keeps_its_message_and_exit_code() -> None:
         def __init__(self, name: str, number: int) -> None:
             super().__init__(f"{name}: {number}")
 
-    sent = pickle.loads(pickle.dumps(worker_main._picklable(MineError("a", 3))))
+    sent = pickle.loads(pickle.dumps(workers._picklable(MineError("a", 3))))
     assert (str(sent), sent.exit_code) == ("a: 3", 3)
     full = OSError(28, "No space left on device", "file")
-    assert worker_main._picklable(full) is full
+    assert workers._picklable(full) is full
 
 
 def test_a_bug_in_a_worker_shows_its_traceback(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_worker_that_ends_before_its_task_is_read_is_an_error(
     context = fork_server.start_fork_server()
     if method == "spawn":
         context = multiprocessing.get_context("spawn")
-    monkeypatch.setattr(worker_processes, "start_fork_server", lambda: context)
+    monkeypatch.setattr(workers, "start_fork_server", lambda: context)
     parted = runs(tmp_path, "data.n_train=5000", seeds=1)
     main = sys.modules["__main__"]
     with monkeypatch.context() as patch:
@@ -289,7 +289,7 @@ def test_stop_signals_are_blocked_while_a_worker_starts(
             blocked.update(signal.pthread_sigmask(signal.SIG_BLOCK, []))
             raise OSError("no process")
 
-    monkeypatch.setattr(worker_processes, "start_fork_server", Context)
+    monkeypatch.setattr(workers, "start_fork_server", Context)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with pytest.raises(DistributedError, match="a worker process cannot be started: no process"):
         train(runs(tmp_path, seeds=1), 2)
@@ -300,7 +300,7 @@ def test_stop_signals_are_blocked_while_a_worker_starts(
 
 def test_the_loss_of_a_worker_is_described() -> None:
     def describe(code: int, *, was_ready: bool = True) -> str:
-        return worker_processes._describe_loss(code, [], was_ready=was_ready)
+        return workers._describe_loss(code, [], was_ready=was_ready)
 
     assert "ended by signal 45." in describe(-45)
     assert "ended by SIGSEGV." in describe(-11)

@@ -23,13 +23,12 @@ from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.config.plugins import load_plugin
 from seqattn.errors import UsageError
-from seqattn.experiments import Callbacks, Launch, train_many, worker_processes
-from seqattn.experiments import worker_count as choice
+from seqattn.experiments import Callbacks, Launch, train_many, workers
 from seqattn.experiments.group_training import Resources
 from seqattn.experiments.grouping import group_jobs
 from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.prepare import prepare_jobs
-from seqattn.experiments.worker_task import SILENT_WARNINGS, WorkerTask
+from seqattn.experiments.workers import SILENT_WARNINGS, WorkerTask
 from seqattn.runs import RunFolder, fork_server
 from seqattn.runs.storage import core_count
 from tests.conftest import ROOT
@@ -93,7 +92,7 @@ def test_workers_train_on_the_data_that_the_command_has_read(tmp_path: Path) -> 
 def test_only_groups_that_fit_into_memory_together_run_at_the_same_time(
     whole: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_processes, "physical_memory", lambda: 2)
+    monkeypatch.setattr(workers, "physical_memory", lambda: 2)
     most = 0
 
     def count(_: Any) -> None:
@@ -117,9 +116,9 @@ def test_the_number_of_workers_follows_the_work(
         threads: int | None = None,
         cores: int = 2,
     ) -> int:
-        monkeypatch.setattr(choice, "core_count", lambda: cores)
+        monkeypatch.setattr(workers, "core_count", lambda: cores)
         groups = group_jobs(prepare_jobs(these, resume=True))
-        return choice.worker_count(groups, Resources(torch.device(device), threads, {}), jobs)
+        return workers.worker_count(groups, Resources(torch.device(device), threads, {}), jobs)
 
     little, much = runs(tmp_path), runs(tmp_path, "data.n_train=20000", "training.epochs=500")
     assert [count(little, jobs) for jobs in (None, 1, 2, 8)] == [1, 1, 2, 3]
@@ -240,7 +239,7 @@ def test_data_on_disk_are_trained_in_one_process(tmp_path: Path) -> None:
             groups = group_jobs(
                 prepare_jobs(file_runs(table, tmp_path, layout, cache), resume=False)
             )
-            assert choice.worker_count(groups, here, 2) == (1 if cache == "always" else 2), layout
+            assert workers.worker_count(groups, here, 2) == (1 if cache == "always" else 2), layout
     mapped = file_runs(table, tmp_path, WINDOWED, "always")
     jobs = train(mapped, 2, callbacks=Callbacks(message=messages.append))
     assert all(job.summary is not None for job in jobs)
@@ -256,7 +255,7 @@ def test_the_reason_for_one_process_is_shown(
     def reason(*more: str, device: str = "cpu", variants: Iterable[str] = SCORES) -> str:
         these = runs(tmp_path, *more, variants=variants, seeds=1)
         groups = group_jobs(prepare_jobs(these, resume=False))
-        return str(choice.reason_for_one_process(groups, Resources(torch.device(device), 1, {})))
+        return str(workers.reason_for_one_process(groups, Resources(torch.device(device), 1, {})))
 
     assert reason() == "None"
     assert "one group" in reason(variants=["general"])
@@ -341,9 +340,9 @@ def test_the_memory_of_a_worker_includes_its_task_twice(
         started.append((task, memory))
         pool.stop.value = 1
 
-    monkeypatch.setattr(worker_processes._Pool, "_start_worker", start)
+    monkeypatch.setattr(workers._Pool, "_start_worker", start)
     groups = group_jobs(prepare_jobs(runs(tmp_path), resume=False))
-    pool = worker_processes._Pool(groups, Resources(torch.device("cpu"), 1, {}), Callbacks(), 2)
+    pool = workers._Pool(groups, Resources(torch.device("cpu"), 1, {}), Callbacks(), 2)
     group = groups[pool.waiting[-1]]
     pool._start_workers()
     ((task, memory),) = started

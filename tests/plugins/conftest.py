@@ -13,7 +13,7 @@ from seqattn.analysis import doctor
 from seqattn.analysis.evaluation import plugin_metrics
 from seqattn.config import extension, plugins
 from seqattn.data import plugin_tasks
-from seqattn.experiments import plugin_batching
+from seqattn.experiments import grouping
 from seqattn.models import cells, registration
 from seqattn.models.attention import location_based, normalizers, scores
 from tests.conftest import train_small
@@ -27,7 +27,7 @@ TABLES: tuple[Any, ...] = (
     extension.REGISTERED, extension.SOURCES, extension.OWNERS, plugins._contents, plugins._warned,
     scores.SCORES, normalizers.PLUGIN_NORMALIZERS, location_based.LOCATIONS, cells.PLUGIN_CELLS,
     registration.PLUGIN_MODELS, plugin_tasks.PLUGIN_TASKS, plugin_metrics.PLUGIN_METRICS,
-    doctor.PLUGIN_CHECKS, plugin_batching._known,
+    doctor.PLUGIN_CHECKS, grouping._known,
 )  # fmt: skip
 BASE = [table.copy() for table in TABLES]
 FIELDS = {

@@ -11,8 +11,7 @@ import yaml
 
 from seqattn.errors import ConfigError
 from seqattn.experiments.contract import MechanismReport, check_mechanism, check_plugin
-from seqattn.experiments.contract.mechanisms import CHECKS
-from seqattn.experiments.contract.plugin import TASK_CHECKS
+from seqattn.experiments.contract.plugin import CHECKS, TASK_CHECKS
 from tests.conftest import ROOT, Ended
 from tests.plugins.broken import CORRECT, MISTAKES
 from tests.project.test_docs import blocks
@@ -51,7 +50,7 @@ def test_the_score_of_the_examples_passes_every_check(
     assert (found["kind"], found["name"], found["combinations"]) == ("score", "bilinear_tanh", 14)
     assert found["refused"] == []
     states = {row["check"]: row["state"] for row in found["checks"]}
-    assert states == {check.name: "passed" for check in CHECKS} | {"export": "not applicable"}
+    assert states == dict.fromkeys(CHECKS, "passed") | {"export": "not applicable"}
 
 
 @pytest.mark.parametrize("kind", CORRECT)
@@ -87,7 +86,7 @@ def test_every_check_finds_a_mistake_of_some_plugin() -> None:
     found = {mistake.check for mistake in MISTAKES.values()}
     found |= {check for checks in ALSO.values() for check in checks} | {"export"}
     of_values = {"values"}  # tested below
-    assert {check.name for check in CHECKS} | set(TASK_CHECKS) <= found | of_values
+    assert {*CHECKS, *TASK_CHECKS} <= found | of_values
 
 
 def test_large_values_of_a_task_are_found(write: Callable[..., Path]) -> None:
@@ -105,7 +104,7 @@ def test_large_values_of_a_task_are_found(write: Callable[..., Path]) -> None:
 def test_failures_are_printed_with_an_exit_code(
     seqattn: Callable[..., Ended], write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mechanisms = "seqattn.experiments.contract.mechanisms.combinations_of"
+    mechanisms = "seqattn.experiments.contract.plugin.combinations_of"
     monkeypatch.setattr(mechanisms, lambda part, name: iter([{"attention.score": name}]))
     file = write("broken.py", MISTAKES["padding leak"].content)
     done = seqattn("check-plugin", file)

@@ -15,19 +15,24 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from seqattn.config import Model, Recurrent, all_keys
-from seqattn.experiments.contract import (
+from seqattn.experiments.contract.case import (
+    A,
     CheckWarningError,
     ContractCase,
+    H,
+    N,
     NotApplicableError,
+    S,
+    T,
+)
+from seqattn.experiments.contract.model_checks import (
     check_batch,
     check_decoder_steps,
-    check_gradients,
     check_output_shapes,
     check_padding,
-    check_runs,
     check_weights,
 )
-from seqattn.experiments.contract.case import A, H, N, S, T
+from seqattn.experiments.contract.training_checks import check_gradients, check_runs
 from seqattn.models import TransformerModel
 
 SCORES = sorted({tag for path, _, tag in all_keys() if path == ("model", "attention", "score")})

@@ -34,7 +34,7 @@ class Hook:
 
 
 def cases(name: str, count: int) -> list[pytest.Item]:
-    return cast(list[pytest.Item], [Case(f"tests/{name}[{k}]") for k in range(count)])
+    return cast("list[pytest.Item]", [Case(f"tests/{name}[{k}]") for k in range(count)])
 
 
 def functions() -> Iterator[str]:
@@ -87,7 +87,7 @@ def test_without_the_variable_every_test_runs(monkeypatch: pytest.MonkeyPatch) -
         else:
             monkeypatch.setenv("SUITE", value)
         items, hook = cases(name, 3), Hook()
-        leave_out(cast(pytest.Config, hook), items)
+        leave_out(cast("pytest.Config", hook), items)
         assert len(items) == kept
         assert len(hook.items) == 3 - kept
 

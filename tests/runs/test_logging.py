@@ -361,14 +361,14 @@ def test_a_loss_that_is_not_finite_at_the_test_part_is_the_last_line(
 ) -> None:
     import dataclasses
 
-    from seqattn.experiments import results
+    from seqattn.experiments import run_folders
 
-    score = results.evaluate
+    score = run_folders.evaluate
 
     def infinite(*given, **named):  # type: ignore[no-untyped-def]
         return dataclasses.replace(score(*given, **named), loss=float("inf"))
 
-    monkeypatch.setattr(results, "evaluate", infinite)
+    monkeypatch.setattr(run_folders, "evaluate", infinite)
     ((_, folder),) = wanted = jobs(tmp_path, 1)
     (job,) = train_many(wanted, threads=1)
     assert job.error is not None

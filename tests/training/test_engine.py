@@ -21,8 +21,7 @@ from seqattn import experiments
 from seqattn.config import Config, Recurrent, all_keys, resolve
 from seqattn.data import load_data
 from seqattn.errors import ConfigError, UsageError
-from seqattn.experiments import group_training
-from seqattn.experiments import resume as resume_module
+from seqattn.experiments import group_training, prepare
 from seqattn.models import RecurrentModel, build_model, manual_readout
 from seqattn.models import layers as layers_module
 from seqattn.models.attention import normalizers
@@ -568,7 +567,7 @@ def test_a_resume_may_change_what_teaches_nothing_and_nothing_else(
 
     def is_refused(before: Config, now: Config) -> bool:
         try:
-            resume_module.check_resumable(RunFolder(tmp_path), before, now, 0)
+            prepare.check_resumable(RunFolder(tmp_path), before, now, 0)
         except ConfigError:
             return True
         return False
@@ -582,7 +581,7 @@ def test_a_resume_may_change_what_teaches_nothing_and_nothing_else(
     assert len(keys) > 80
     taken = set[str]()
     for key in keys:
-        monkeypatch.setattr(resume_module, "config_differences", lambda *_, key=key: {key: (1, 2)})
+        monkeypatch.setattr(prepare, "config_differences", lambda *_, key=key: {key: (1, 2)})
         if not is_refused(config, config):
             taken.add(key)
     assert taken == {

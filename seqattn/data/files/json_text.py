@@ -28,7 +28,7 @@ def open_lines(path: Path) -> Iterator[BinaryIO]:
         return
     try:
         with gzip.open(path) as unpacked:
-            yield cast(BinaryIO, unpacked)
+            yield cast("BinaryIO", unpacked)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: is a damaged gzip file ({error}).") from None
 

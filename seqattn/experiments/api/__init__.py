@@ -8,11 +8,9 @@ run.to_dataframe("metrics")  # returns a pandas or polars DataFrame
 """
 
 from seqattn.experiments.api.arguments import DataNote
-from seqattn.experiments.api.comparison import Comparison
-from seqattn.experiments.api.labelled import LabelledArray
-from seqattn.experiments.api.opening import load
+from seqattn.experiments.api.comparison import Comparison, Seeds, load
+from seqattn.experiments.api.formats import LabelledArray
 from seqattn.experiments.api.run import Run
-from seqattn.experiments.api.seeds import Seeds
 from seqattn.experiments.api.training import compare, train, train_seeds
 
 __all__ = [

@@ -11,23 +11,41 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seqattn.experiments.api import run_results
-from seqattn.experiments.api.arguments import DataFrame, OverrideArgument
-from seqattn.experiments.api.dataframes import Library
-from seqattn.experiments.api.labelled import ArrayLibrary, LabelledWeights
-from seqattn.experiments.api.paths import absolute_folder, path_in_repr
-from seqattn.experiments.source_arrays import is_single_sequence
+from seqattn.analysis.evaluation import (
+    Evaluation,
+    FreeRunningForecast,
+    ReferenceLosses,
+    as_override,
+    evaluate,
+    free_run,
+)
+from seqattn.analysis.evaluation.frames import FrameReader, forecast_columns
+from seqattn.analysis.evaluation.load_run import load_splits, open_run
+from seqattn.config import Config
+from seqattn.data import Sequences, Splits
+from seqattn.data.files.writing import forecast_arrays
+from seqattn.errors import SeqattnError, UsageError
+from seqattn.experiments.api import formats
+from seqattn.experiments.api.arguments import (
+    DataFrame,
+    OverrideArgument,
+    as_integer,
+    check_count,
+    is_single_sequence,
+    source_sequences,
+    warn,
+)
+from seqattn.experiments.api.formats import ArrayLibrary, LabelledWeights, Library, label_weights
 from seqattn.runs import EpochRecord, RunFolder
+from seqattn.runs.array_files import PER_SEQUENCE, sequence_titles
+from seqattn.training import LoadedModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from seqattn.analysis.doctor import Finding
-    from seqattn.analysis.evaluation import Evaluation
-    from seqattn.config import Config
-    from seqattn.data import Splits
-    from seqattn.training import LoadedModel
 
+Arrays = dict[str, NDArray[Any]]
 RunTable = Literal["metrics", "predictions"]
 
 
@@ -49,10 +67,9 @@ class Run:
     @classmethod
     def open(cls, path: str | Path, *, epoch: int | None = None) -> Run:
         """Open a run from its folder, or from a checkpoint file; see `load`."""
-        from seqattn.analysis.evaluation.load_run import open_run
-
         folder, trained = open_run(Path(path), epoch)
-        return cls(absolute_folder(folder), trained)
+        # A run does not depend on the working directory.
+        return cls(RunFolder(folder.path.absolute()), trained)
 
     def __repr__(self) -> str:
         return f"<seqattn run {path_in_repr(self.folder.path)!r}, epoch {self.trained.epoch}>"
@@ -92,8 +109,6 @@ class Run:
         Raises:
             DataError: if the data files are missing or have changed.
         """
-        from seqattn.analysis.evaluation.load_run import load_splits
-
         return load_splits(self.trained)
 
     def predict(
@@ -125,9 +140,7 @@ class Run:
             UsageError: if `steps` is not a whole number above 0, if the override does not fit the
                 model or a sequence, or if `observed` is given for a DataFrame.
         """
-        result, _ = run_results.forecast_sources(
-            self, source, steps, attention_override, observed=observed
-        )
+        result, _ = self._forecast(source, steps, observed, attention_override)
         return result.values[0] if is_single_sequence(source) else result.values
 
     def predict_frame(self, source: DataFrame, steps: int | None = None) -> DataFrame:
@@ -144,7 +157,8 @@ class Run:
             DataError: if `source` is not a DataFrame, or in the cases that `predict` lists.
             UsageError: if `steps` is not a whole number above 0.
         """
-        return run_results.forecast_frame(self, source, steps)
+        frame = FrameReader.of(self.trained, source, warn)
+        return frame.make_frame(forecast_columns(frame, self.trained, check_count(steps, "steps")))
 
     def attention(
         self, source: ArrayLike | DataFrame, steps: int | None = None, *,
@@ -164,9 +178,8 @@ class Run:
             DataError: see `predict`.
             UsageError: if the model has no attention, and in the cases that `predict` lists.
         """
-        result, _ = run_results.forecast_sources(
-            self, source, steps, attention_override, observed=observed, with_attention=True
-        )
+        self._check_attention()
+        result, _ = self._forecast(source, steps, observed, attention_override, with_attention=True)
         is_single = is_single_sequence(source)
         return {str(kind): maps[0] if is_single else maps for kind, maps in result.maps.items()}
 
@@ -196,9 +209,19 @@ class Run:
             DataError: see `predict`.
             CheckpointError: if the files of the run cannot be read.
         """
-        return run_results.attention_weights(
-            self, kind, source, steps, observed, attention_override, library
-        )
+        if source is None and not (steps is observed is attention_override is None):
+            raise UsageError("steps, observed and attention_override: need a source.")
+        self._check_attention()
+        if source is not None:
+            result, sequences = self._forecast(
+                source, steps, observed, attention_override, with_attention=True
+            )
+            arrays = result.attention_arrays(sequences, steps_real=False)
+        elif self._has_stored_results:
+            arrays = self.folder.read_attention()
+        else:
+            arrays = self._compute_attention(self.data.test)
+        return label_weights(arrays, kind, library)
 
     def evaluate(self, source: DataFrame | None = None) -> Evaluation:
         """Compute the errors of the model and of the baselines, and the noise floor if it is known.
@@ -211,11 +234,20 @@ class Run:
             DataError: if `seqattn evaluate` would reject a file with the content of the DataFrame,
                 or if the training data are missing or have changed.
         """
-        return run_results.evaluation(self, source)
+        data = self.data
+        sequences = data.test
+        if source is not None:
+            sequences = FrameReader.of(self.trained, source, warn).read_with_targets()
+        self.trained.spec.note_lengths(sequences.source_lengths, sequences.target_lengths, warn)
+        baselines = ReferenceLosses.from_splits(sequences, data)
+        return evaluate(self.trained.model, sequences, baselines, data.scaling)
 
     def doctor(self) -> list[Finding]:
         """Diagnose the run from its attention weights and losses; see `seqattn doctor`."""
-        return run_results.diagnose(self)
+        from seqattn.analysis import doctor
+
+        losses, history = doctor.sibling_losses(self.folder), doctor.read_history(self.folder)
+        return doctor.examine(doctor.collect_evidence(self.trained, self.data, losses, history))
 
     def plot_attention(
         self,
@@ -240,7 +272,25 @@ class Run:
                 attention.
             CheckpointError: if the files of the run cannot be read.
         """
-        return run_results.weights_figure(self, example, kind, layer, head)
+        from seqattn.plots import run_pictures
+
+        self._check_attention()
+        if self._has_stored_results:
+            stored = self.folder.read_attention()
+            titles = sequence_titles(self.folder.read_predictions())
+            indices = _as_indices(example, len(titles))
+            weights = {
+                name: array[indices] if name in PER_SEQUENCE else array
+                for name, array in stored.items()
+            }
+        else:
+            part = self.data.test
+            titles = sequence_titles({"ids": np.array(part.ids), "labels": np.array(part.labels)})
+            indices = _as_indices(example, len(titles))
+            weights = self._compute_attention(part.select(np.array(indices)))
+        return run_pictures.attention_picture(
+            weights, [titles[k] for k in indices], len(indices), kind=kind, layer=layer, head=head
+        )[0]
 
     def plot_loss(self) -> Figure:
         """Plot the losses of each epoch, with the best baseline and, if known, the noise floor.
@@ -262,7 +312,11 @@ class Run:
             UsageError: if `examples` is not a whole number above 0.
             CheckpointError: if the files of the run cannot be read.
         """
-        return run_results.predictions_figure(self, examples)
+        from seqattn.plots import run_pictures
+
+        check_count(as_integer(examples, "examples"), "examples")
+        summary, predictions = self.folder.read_results(), self._predictions(examples)
+        return run_pictures.predictions_picture(predictions, summary, examples)
 
     def report(self, output: str | Path | None = None) -> Path:
         """Write the HTML report of the run folder, which shows the best epoch; see `seqattn
@@ -291,7 +345,103 @@ class Run:
             UsageError: if the library is not installed, or if the table is unknown.
             CheckpointError: if a file of the run cannot be read.
         """
-        return run_results.run_frame(self, table, library)
+        if formats.check_table(table, ("metrics", "predictions")) == "metrics":
+            columns = formats.metrics_columns(self.folder)
+        else:
+            columns = formats.columns_of_predictions(self._predictions())
+        return formats.make_frame(columns, library)
 
     def _repr_html_(self) -> str:
-        return run_results.run_html(self)
+        section = self.config.model
+        kinds = [section.kind, getattr(getattr(section, "attention", None), "score", "")]
+        rows = [
+            ["model", ", ".join(filter(None, kinds))],
+            ["epoch of the weights", str(self.trained.epoch)],
+        ]
+        name = f"run {self.folder.path.resolve().name}"
+        try:
+            summary = self.folder.read_results()
+        except SeqattnError as error:
+            return formats.as_html(name, (), rows, [str(error)])
+        rows += [["seed", str(summary["seed"])], *formats.run_rows(summary)]
+        pictures = formats.run_pictures_of(
+            self.folder, only_losses=self.trained.epoch != summary["best_epoch"]
+        )
+        return formats.as_html(name, (), rows, (), pictures)
+
+    # --- forecasts and weights at the epoch of the opened run -------------------------------------
+
+    def _check_attention(self) -> None:
+        if not self.trained.has_attention:
+            raise UsageError(f"{self.folder.path}: its model has no attention.")
+
+    def _forecast(
+        self, source: ArrayLike | DataFrame, steps: int | None, observed: ArrayLike | None,
+        attention_override: OverrideArgument, *, with_attention: bool = False,
+    ) -> tuple[FreeRunningForecast, Sequences]:  # fmt: skip
+        """Forecast the steps after each source. Return also the sources as sequences."""
+        spec = self.trained.spec
+        steps = check_count(steps, "steps") or spec.target_length
+        override = None if attention_override is None else as_override(attention_override)
+        if override:
+            self._check_attention()
+        sequences = source_sequences(source, self.trained, warn, observed)
+        result = free_run(
+            self.trained.model, sequences, steps, override, with_attention=with_attention,
+            scaling=spec.scaling,
+        )  # fmt: skip
+        spec.note_lengths(sequences.source_lengths, steps, warn)
+        return result, sequences
+
+    @property
+    def _has_stored_results(self) -> bool:
+        """Whether the result files in the run folder, which contain the forecasts and weights of
+        the best epoch, describe the epoch of the opened run. A checkpoint outside a run folder has
+        no result files."""
+        return self.folder.is_run and bool(
+            self.trained.epoch == self.folder.read_results()["best_epoch"]
+        )
+
+    def _predictions(self, max_rows: int | None = None) -> Arrays:
+        """Return the arrays of `predictions.npz` for the first test sequences; None for all."""
+        if self._has_stored_results:
+            return self.folder.read_predictions(max_rows)
+        return self._compute_predictions(max_rows)
+
+    def _compute_attention(self, part: Sequences) -> Arrays:
+        """Compute the arrays of an attention file with the model."""
+        scaling = self.trained.spec.scaling
+        result = free_run(self.trained.model, part, part.target_steps, scaling=scaling)
+        return result.attention_arrays(part, steps_real=True)
+
+    def _compute_predictions(self, max_rows: int | None = None) -> Arrays:
+        """Compute the arrays of `predictions.npz` with the model; see `_predictions`."""
+        test, rows = self.data.test, slice(0, max_rows)
+        part, times = test.select(rows), test.times(slice(0, len(range(len(test))[rows])))
+        result = free_run(
+            self.trained.model, part, part.target_steps, with_attention=False,
+            scaling=self.trained.spec.scaling,
+        )  # fmt: skip
+        arrays: Arrays = {**forecast_arrays(part, result.values, with_target=True)}
+        if times is not None:
+            arrays["source_times"], arrays["target_times"] = times
+        if part.alignment is not None:
+            arrays["alignment"] = part.alignment
+        return arrays
+
+
+def path_in_repr(path: Path) -> str:
+    """Return an absolute path as a `repr` shows it: relative if it is below the working
+    directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _as_indices(example: int | Sequence[int], count: int) -> list[int]:
+    """Check the indices of test sequences, and return them as a list."""
+    indices = [as_integer(k, "example") for k in np.atleast_1d(np.asarray(example, dtype=object))]
+    if not indices:
+        raise UsageError("example: expected a test sequence, counted from 0, or several.")
+    if unknown := [k for k in indices if not 0 <= k < count]:
+        raise UsageError(f"example {unknown[0]}: there are {count} test sequences, counted from 0.")
+    return indices

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from seqattn.analysis.comparison import collect_seeds
-from seqattn.config import Config, ConfigSource, Override, resolve
+from seqattn.config import Config, ConfigSource, Override, OwnFile, resolve
 from seqattn.config.comparing import plan_comparison
+from seqattn.config.files import read_regular_file
 from seqattn.config.plugins import with_used_plugins
 from seqattn.config.shipped_configs import find_config
-from seqattn.errors import UsageError
+from seqattn.data.frames import frame_kind, frame_notes, write_frame
+from seqattn.data.reading import file_digest
+from seqattn.errors import DataError, UsageError
 from seqattn.experiments import (
     Callbacks,
     Launch,
@@ -29,16 +36,13 @@ from seqattn.experiments.api.arguments import (
     check_count,
     warn,
 )
-from seqattn.experiments.api.comparison import Comparison
-from seqattn.experiments.api.paths import absolute_result
-from seqattn.experiments.api.progress import show_bar
+from seqattn.experiments.api.comparison import Comparison, Seeds, absolute_result
 from seqattn.experiments.api.run import Run
-from seqattn.experiments.api.seeds import Seeds
 from seqattn.experiments.compare import run_comparison
-from seqattn.experiments.frames import FrameData, train_on_frames
-from seqattn.experiments.worker_count import MAX_WORKERS
-from seqattn.runs import RunFolder, check_run_exists
+from seqattn.experiments.workers import MAX_WORKERS
+from seqattn.runs import EpochRecord, RunFolder, check_folder_available, check_run_exists
 
+MAX_SEEDS = 100_000
 MAX_THREADS = 1024
 """The largest number of threads, as for the option `--threads`."""
 
@@ -85,49 +89,33 @@ def train(
         SeqattnError: for any other error that a user can correct.
     """
     frames = {"path": data, "validation_path": validation, "test_path": test}
+    frames = {key: frame for key, frame in frames.items() if frame is not None}
     source = _config_source(config)
     changes = as_override_list(overrides)
-    name = _name_of(source, "training")
+    if isinstance(source, Config):
+        name = source.name
+    else:
+        name = (
+            source.stem if isinstance(source, Path) else str((source or {}).get("name", "training"))
+        )
     with show_bar(name, progress) as callbacks:
-        options = _Options(Path(output_dir), resume, overwrite, callbacks)
-        folder = _train_run(source, changes, frames, options)
+        _check_frames(frames)
+        resolved = _resolve(source, changes, frames)
+        folder = RunFolder(Path(output_dir) / resolved.name)
+        if _needs_run(resume):
+            check_run_exists(folder.path)
+        check_folder_available(folder, resume=bool(resume), overwrite=overwrite)
+        with _data_files(frames, folder) as paths:
+            if paths:
+                section = resolved.data.model_copy(update={**paths, "format": "auto"})
+                resolved = resolved.model_copy(update={"data": section})
+            jobs = train_many(
+                [(resolved, folder)], threads=1, resume=bool(resume), overwrite=overwrite,
+                plots=True, callbacks=callbacks, launch=Launch(config_path=_path_of(source)),
+            )  # fmt: skip
+            if error := combined_error(jobs, are_seeds=False):
+                raise error
     return Run.open(folder.path)
-
-
-class _Options(NamedTuple):
-    """The arguments of `train` that say where and how a run is trained."""
-
-    output_dir: Path
-    resume: bool | Literal["auto"]
-    overwrite: bool
-    callbacks: Callbacks
-
-
-def _train_run(
-    source: Config | ConfigSource,
-    changes: Sequence[Override],
-    frames: Mapping[str, DataFrame | None],
-    options: _Options,
-) -> RunFolder:
-    """Train a run on DataFrames or, if there are none, on the data of the config; see `train`."""
-    output_dir, resume, overwrite, callbacks = options
-    replaced = [key for key, frame in frames.items() if frame is not None]
-    if _needs_run(resume):
-        check_run_exists(output_dir / _resolve(source, changes, replaced).name)
-    if replaced:
-        return train_on_frames(
-            source, FrameData(frames, warn), changes, output_dir,
-            resume=bool(resume), overwrite=overwrite, callbacks=callbacks,
-        )  # fmt: skip
-    resolved = _resolve(source, changes)
-    folder = RunFolder(output_dir / resolved.name)
-    jobs = train_many(
-        [(resolved, folder)], threads=1, resume=bool(resume), overwrite=overwrite, plots=True,
-        callbacks=callbacks, launch=Launch(config_path=_path_of(source)),
-    )  # fmt: skip
-    if error := combined_error(jobs, are_seeds=False):
-        raise error
-    return folder
 
 
 def train_seeds(
@@ -162,13 +150,12 @@ def train_seeds(
         SeqattnError: for an error that a user can correct, or if a seed diverged. A diverged seed
             does not stop the other seeds.
     """
-    if not 1 <= as_integer(seeds, "seeds") <= 100_000:
-        raise UsageError(f"seeds {seeds}: expected 1 to 100000.")
+    check_count(as_integer(seeds, "seeds"), "seeds", MAX_SEEDS)
     workers = check_count(workers, "workers", MAX_WORKERS)
     threads = check_count(threads, "threads", MAX_THREADS)
     source = _config_source(config)
     changes = as_override_list(overrides)
-    resolved = _resolve(source, changes)
+    resolved = _resolve(source, changes, {})
     folder = Path(output_dir) / resolved.name
     runs = seeds_of(resolved, folder, seeds)
     if _needs_run(resume):
@@ -267,28 +254,33 @@ def _config_source(config: ConfigArgument) -> Config | ConfigSource:
 
 
 def _resolve(
-    source: Config | ConfigSource, changes: Sequence[Override], replaced: Sequence[str] = ()
+    source: Config | ConfigSource, changes: Sequence[Override], frames: Mapping[str, DataFrame]
 ) -> Config:
     """Build the config of a run. The config lists every plugin that it uses.
 
     Args:
         source: the result of `_config_source`.
-        changes: the changed values. They are not allowed with a `Config`.
-        replaced: the keys of the section `data` that DataFrames replace. Unless the source is a
-            `Config`, their values in the result are placeholders.
+        changes: the changed values.
+        frames: the DataFrames by the key of the section `data` that they replace. Unless the source
+            is a `Config`, the values of these keys in the result are placeholders.
 
     Raises:
-        UsageError: if there are changes for a `Config`.
-        ConfigError: if the config has mistakes.
+        UsageError: if there are changes for a `Config`, or if there are DataFrames for a `Config`
+            whose `data.kind` is not `file`.
     """
     if not isinstance(source, Config):
-        kind = [("data.kind", "file")] if replaced else []
-        paths = [(f"data.{key}", "frame.parquet") for key in replaced]
+        kind = [("data.kind", "file")] if frames else []
+        paths = [(f"data.{key}", f"{key}-frame.parquet") for key in frames]
         return resolve(source, [*changes, *kind, *paths]).config
     if changes:
         raise UsageError(
             "overrides: allowed with a YAML file or None, not with a Config. Change the Config"
             " instead."
+        )
+    if frames and not isinstance(source.data, OwnFile):
+        raise UsageError(
+            f"data.kind is {source.data.kind}, which generates its data. A DataFrame needs a config"
+            " with data: {kind: file}."
         )
     return with_used_plugins(source)
 
@@ -298,10 +290,93 @@ def _path_of(source: Config | ConfigSource) -> Path | None:
     return source if isinstance(source, Path) else None
 
 
-def _name_of(source: Config | ConfigSource, default: str) -> str:
-    """Return a short name of a config for the progress bar."""
-    if isinstance(source, Config):
-        return source.name
-    if isinstance(source, Path):
-        return source.stem
-    return str((source or {}).get("name", default))
+# --- DataFrames -----------------------------------------------------------------------------------
+
+
+def _check_frames(frames: Mapping[str, DataFrame]) -> None:
+    """Check that each value is a DataFrame, and issue the notes on how it is read."""
+    for key, frame in frames.items():
+        if frame_kind(frame) is None:
+            hint = " To change a key of the section data, use data__KEY=VALUE."
+            raise DataError(
+                f"data.{key}: expected a DataFrame, got {type(frame).__name__}."
+                f"{hint if isinstance(frame, Mapping) else ''}"
+            )
+        for line in frame_notes(frame):
+            warn(line)
+
+
+@contextlib.contextmanager
+def _data_files(frames: Mapping[str, DataFrame], folder: RunFolder) -> Iterator[dict[str, str]]:
+    """Write the DataFrames to Parquet files beside the run folder, with a digest of their content
+    in the file names. At the end, remove the new files that the config of the run does not name.
+
+    Yields:
+        the path of the file of each DataFrame, by key.
+    """
+    paths, new_files = dict[str, str](), list[Path]()
+    try:
+        for key, frame in frames.items():
+            parent = folder.path.parent
+            parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=parent, prefix=".frame-") as scratch:
+                unnamed = Path(scratch) / "frame.parquet"
+                write_frame(frame, unnamed)
+                path = parent / f"{folder.path.name}-{file_digest(unnamed)[:12]}.parquet"
+                if not path.exists():
+                    unnamed.replace(path)
+                    new_files.append(path)
+            paths[key] = str(path)
+        yield paths
+    finally:
+        for path in new_files:
+            if not (folder.is_run and path.name.encode() in read_regular_file(folder.config)):
+                path.unlink(missing_ok=True)
+
+
+# --- the progress bar -----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def show_bar(name: str, progress: bool | None) -> Iterator[Callbacks]:
+    """Show a progress bar for the epochs of all runs during the `with` block.
+
+    Args:
+        name: the text before the bar.
+        progress: whether to show the bar. With None, the bar is shown only if standard error is a
+            terminal, or if the process is the kernel of a notebook.
+
+    Yields:
+        the callbacks for training.
+    """
+    if progress is None:
+        ipython = sys.modules.get("IPython")  # a notebook has imported it
+        shell = None if ipython is None else ipython.get_ipython()
+        is_notebook = shell is not None and "IPKernelApp" in shell.config
+        progress = is_notebook or (sys.stderr is not None and sys.stderr.isatty())
+    if not progress:
+        yield Callbacks()
+        return
+    with warnings.catch_warnings():
+        # Without ipywidgets, a notebook shows the bar as text, which needs no warning.
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
+    bar: Any = None
+
+    def begin(done: int, epochs: int) -> None:
+        nonlocal bar
+        bar = tqdm(total=epochs, initial=done, desc=name, unit="epoch")
+
+    def epoch(record: EpochRecord) -> None:
+        if bar is not None:
+            bar.set_postfix_str(f"validation loss {record.validation_loss:.4f}", refresh=False)
+            bar.update()
+
+    def message(line: str) -> None:
+        tqdm.write(line, file=sys.stderr)
+
+    try:
+        yield Callbacks(begin, epoch, message)
+    finally:
+        if bar is not None:
+            bar.close()

@@ -1,39 +1,434 @@
-"""The checks of all mechanisms that a plugin registers."""
+"""All checks of a mechanism, in models that combine it with other mechanisms, and of a plugin."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
 import torch
+from torch import Tensor
 
 from seqattn.config import Config, extension, load_plugin, resolve
-from seqattn.errors import UsageError
-from seqattn.experiments.contract import (
-    function_checks,
-    ideal_checks,
-    task_checks,
-    training_checks,
+from seqattn.errors import ConfigError, SeqattnError, UsageError, counted
+from seqattn.experiments.contract import task_checks
+from seqattn.experiments.contract.case import (
+    LONG_S,
+    LONG_T,
+    A,
+    CheckFailedError,
+    CheckRow,
+    CheckWarningError,
+    ContractCase,
+    Difference,
+    H,
+    N,
+    NotApplicableError,
+    Part,
+    S,
+    State,
+    largest,
+    probes_of,
+    tensor_difference,
 )
-from seqattn.experiments.contract.case import Part
-from seqattn.experiments.contract.mechanisms import MechanismReport, check_mechanism, run_check
-from seqattn.experiments.contract.result import CheckRow
+from seqattn.experiments.contract.model_checks import (
+    check_batch,
+    check_build,
+    check_checkpoint,
+    check_decoder_steps,
+    check_finite,
+    check_output_shapes,
+    check_padding,
+    check_scale,
+    check_state,
+    check_weights,
+    size_of,
+)
+from seqattn.experiments.contract.training_checks import (
+    EPOCHS,
+    check_export,
+    check_gradients,
+    check_resume,
+    check_runs,
+)
+from seqattn.models.attention.scores import build_score
 
+Combination = Mapping[str, str]
+"""Overrides by dotted key, as in `--set`."""
+
+NORMALIZERS: tuple[Combination, ...] = (
+    {"normalizer": "softmax"},
+    {"normalizer": "sparsemax"},
+    {"normalizer": "hard", "estimator": "straight_through"},
+    {"normalizer": "hard", "estimator": "reinforce"},
+)
+LOCATIONS: tuple[Combination, ...] = (
+    {"location.kind": "location_shift"}, {"location.kind": "local"},
+)  # fmt: skip
+USES: tuple[Combination, ...] = (
+    {"context": "input"}, {"input_feeding": "true"}, {"readout": "tanh"}, {"hidden_dim": "6"},
+)  # fmt: skip
+COPY_TASK = ("data.kind=copy", "data.length=5", "data.min_length=2")
+SIZES = (
+    "data.n_train=24", "data.n_validation=8", "data.n_test=8", f"training.epochs={EPOCHS}",
+    "training.batch_size=8",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MechanismReport:
+    """The results of all checks of one mechanism.
+
+    Attributes:
+        kind: the kind of the mechanism, such as "score".
+        name: the name of the mechanism.
+        rows: one row per check.
+        combinations: the number of combinations that were checked.
+        refused: the combinations that are not valid configs, with the reasons.
+    """
+
+    kind: str
+    name: str
+    rows: tuple[CheckRow, ...]
+    combinations: int = 1
+    refused: tuple[str, ...] = ()
+
+    @property
+    def has_failed(self) -> bool:
+        return any(row.state == "failed" for row in self.rows)
+
+    def as_plain(self) -> dict[str, object]:
+        return {
+            "kind": self.kind, "name": self.name, "combinations": self.combinations,
+            "refused": list(self.refused), "checks": [row.as_plain() for row in self.rows],
+        }  # fmt: skip
+
+
+def combinations_of(part: Part, name: str) -> Iterator[Combination]:
+    """Yield the combinations in which a mechanism is checked. The keys are relative to `model`."""
+
+    def attention(*mappings: Combination) -> Combination:
+        return {f"attention.{key}": value for each in mappings for key, value in each.items()}
+
+    match part:
+        case "score":
+            score = {"score": name}
+            for normalizer, heads in itertools.product(NORMALIZERS, (1, A)):
+                yield attention(score, normalizer, {"heads": str(heads)})
+            yield from (attention(score, location, {"heads": str(A)}) for location in LOCATIONS)
+            yield from ({**attention(score), **use} for use in USES)
+        case "normalizer":
+            normalizer = {"normalizer": name}
+            for score_name, heads in itertools.product(("scaled_dot", "additive"), (1, A)):
+                yield attention({"score": score_name}, normalizer, {"heads": str(heads)})
+            yield from (attention(normalizer, location) for location in LOCATIONS)
+            yield from ({**attention(normalizer), **use} for use in USES)
+        case "location":
+            location = {"location.kind": name}
+            for normalizer, heads in itertools.product(NORMALIZERS[:2], (1, A)):
+                yield attention(location, normalizer, {"heads": str(heads)})
+            yield from ({**attention(location), **use} for use in USES)
+        case "cell":
+            # `cell: NAME` stands for the section of the cell with its default values.
+            yield {"cell": name}
+            yield {"cell": name, "layers": "2"}
+            yield {"cell": name, "bidirectional": "true", "layers": "2"}
+            yield {"cell": name, "dropout": "0.3", "layers": "2"}
+            yield {"cell": name, "attention": "null"}
+            yield from ({"cell": name, **use} for use in USES)
+        case "model":
+            yield {"kind": name}
+
+
+# --- repeated checks ------------------------------------------------------------------------------
+
+
+def _repeat(
+    checks: Sequence[Callable[[ContractCase], str]], case: ContractCase, where: str
+) -> None:
+    """Run checks on a case, and start the message of a failed check with `where`."""
+    for check in checks:
+        try:
+            check(case)
+        except CheckFailedError as error:
+            raise CheckFailedError(f"{where}: {error}") from error
+        except NotApplicableError:
+            continue
+
+
+def check_long(case: ContractCase) -> str:
+    """Repeat the checks of shapes, weights, padding, batches, single steps and gradients with
+    longer sources and targets. For a score or a normalizer, also check whether the order of the
+    source steps has an effect on long sources only.
+
+    Raises:
+        CheckFailedError: if one of these checks fails.
+        CheckWarningError: if the order of the source steps has an effect on long sources only; see
+            also `check_gradients`.
+        NotApplicableError: if the model does not accept sequences of this length.
+    """
+    limit = case.model.max_length
+    if limit is not None and limit < LONG_S:
+        raise NotApplicableError(f"the model accepts at most {limit} steps.")
+    long = ContractCase(case.section, case.part, case.label, is_long=True)
+    _repeat(
+        (check_output_shapes, check_weights, check_padding, check_batch, check_decoder_steps,
+         check_gradients),
+        long, f"With sources of up to {LONG_S} steps and targets of {LONG_T} steps",
+    )  # fmt: skip
+    if case.part in ("score", "normalizer") and _effect_of_order(case, is_long=False).is_equal:
+        effect = _effect_of_order(case, is_long=True)
+        if not effect.is_equal:
+            raise CheckWarningError(
+                f"If the source steps are reversed, the results for {LONG_S} source steps change by"
+                f" up to {size_of(effect)} ({effect.place('sequence')}), apart from their order,"
+                f" and the results for {S} steps do not. The {case.part} computes late steps or"
+                " long sources in another way. The likely mistake is a size that is written as a"
+                " number."
+            )
+    return f"up to {LONG_S} source steps and {LONG_T} target steps"
+
+
+def _effect_of_order(case: ContractCase, *, is_long: bool) -> Difference:
+    """Reverse the source steps, and return how much the scores or the weights change, apart from
+    their order."""
+    valid = ContractCase(case.section, case.part, is_long=is_long)
+    valid.lengths = torch.full((N,), valid.S)
+    probe = probes_of(valid)[-1]
+    name, axis = ("encoded", 1) if case.part == "score" else ("scores", -1)
+    with torch.no_grad():
+        reversed_steps = probe({**probe.inputs, name: probe.inputs[name].flip(axis)})
+        return tensor_difference(reversed_steps.flip(-1), probe())
+
+
+def check_modes(case: ContractCase) -> str:
+    """Compare forecasts without random numbers in train mode with those in eval mode. The other
+    checks of forecasts use eval mode; if the modes differ, repeat these checks in train mode.
+
+    Raises:
+        CheckFailedError: if one of these checks fails in train mode.
+        CheckWarningError: if the forecasts differ between the modes.
+    """
+    case.require_finite()
+    other = ContractCase(case.section, case.part, case.label, in_train_mode=True)
+    _, difference = largest(
+        [
+            tensor_difference(one, two)
+            for one, two in zip(_forecasts(other), _forecasts(case), strict=True)
+        ]
+    )
+    if difference.is_equal:
+        return f"largest difference {difference.value:.1e}"
+    _repeat(
+        (check_output_shapes, check_finite, check_weights, check_padding, check_batch,
+         check_decoder_steps), other, "In train mode",
+    )  # fmt: skip
+    raise CheckWarningError(
+        f"In train mode, forecasts differ from eval mode by up to {size_of(difference)}"
+        f" ({difference.place('sequence', 'step')}), without random numbers. Training steps use"
+        " train mode. Validation, tests, predictions and exports use eval mode. If the mechanism"
+        " should be the same in both modes, do not read `self.training`. Noise that only training"
+        " steps have needs no mode: draw it from `rng`, which is None everywhere else."
+    )
+
+
+def _forecasts(case: ContractCase) -> list[Tensor]:
+    """Return the free-running and the teacher-forced forecast of the whole batch."""
+    source, target = case.sequences
+    with torch.no_grad():
+        forced = case.model(
+            source, target, source_lengths=case.lengths, with_attention=False,
+            teacher_forcing=torch.ones(case.T, dtype=torch.bool),
+        )  # fmt: skip
+    return [case.free.values, forced.values]
+
+
+# --- one mechanism --------------------------------------------------------------------------------
+
+Check = Callable[[ContractCase, Config], str]
+CHECKS: dict[str, Check] = {
+    "build": lambda case, _: check_build(case),
+    "shapes": lambda case, _: check_output_shapes(case),
+    "state": lambda case, _: check_state(case),
+    "checkpoint": lambda case, _: check_checkpoint(case),
+    "finite": lambda case, _: check_finite(case),
+    "weights": lambda case, _: check_weights(case),
+    "padding": lambda case, _: check_padding(case),
+    "batch": lambda case, _: check_batch(case),
+    "steps": lambda case, _: check_decoder_steps(case),
+    "runs": lambda case, _: check_runs(case),
+    "gradients": lambda case, _: check_gradients(case),
+    "modes": lambda case, _: check_modes(case),
+    "long": lambda case, _: check_long(case),
+    "scale": lambda case, _: check_scale(case),
+    "resume": lambda case, config: check_resume(config),
+    "export": check_export,
+}
+"""The checks of scores, normalizers, locations, cells and models, in the order of execution."""
+ONLY_FIRST = ("long", "scale", "resume", "export")
+"""The checks that run on the first combination only."""
+REPEATS = ("modes", "long")
+"""The checks that repeat other checks. They do not apply after a failed check."""
 TASK_CHECKS: dict[str, Callable[[Config], str]] = {
     "shapes": task_checks.check_task_shapes,
     "seeds": task_checks.check_determinism,
     "prefix": task_checks.check_prefix,
     "values": task_checks.check_task_values,
     "alignment": task_checks.check_alignment,
-    "ideal": ideal_checks.check_ideal,
-    "resume": training_checks.check_resume,
+    "ideal": task_checks.check_ideal,
+    "resume": check_resume,
 }
 """The checks of tasks, in the order of execution."""
-SMALL_TASK = (
-    "data.n_train=24", "data.n_validation=8", "data.n_test=8",
-    f"training.epochs={training_checks.EPOCHS}", "training.batch_size=8",
-)  # fmt: skip
+
+
+def check_mechanism(
+    part: Part,
+    name: str,
+    *,
+    file: str = "",
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> MechanismReport:  # fmt: skip
+    """Run all checks on a mechanism, in up to `limit` combinations (None for all).
+
+    Args:
+        part: the kind of the mechanism.
+        name: the name of the mechanism in a config.
+        file: the file of the plugin. Messages name the line of this file that raised an exception.
+        overrides: overrides of the config, such as "model.attention.width=4".
+        progress: a function that is called with one line before the checks begin.
+
+    Raises:
+        ConfigError: if no combination is a valid config.
+    """
+    found, refused = list[ContractCase](), list[str]()
+    configs, problem = list[Config](), None
+    for combination in itertools.islice(combinations_of(part, name), limit):
+        shown = {key.removeprefix("attention."): value for key, value in combination.items()}
+        label = ", ".join(
+            f"{key}: {value}" for key, value in shown.items()
+            if value != name and (key, value) != ("heads", "1")
+        )  # fmt: skip
+        try:
+            config = _config_of(part, combination, overrides)
+        except ConfigError as error:
+            problem = error
+            refused.append(f"{label}: {error.mistakes[0] if error.mistakes else error}")
+        else:
+            found.append(ContractCase(config.model, part, label))
+            configs.append(config)
+    if not found:
+        assert problem is not None
+        raise problem
+    progress(f"Checking {part} {name} in {counted(len(found), 'combination')}.")
+    results: dict[str, list[tuple[str, CheckRow]]] = {check: [] for check in CHECKS}
+    for case, config in zip(found, configs, strict=True):
+        for row in _check_case(case, config, file, is_first=case is found[0]):
+            results[row.check].append((case.label, row))
+    rows = tuple(_summarize(check, rows) for check, rows in results.items())
+    return MechanismReport(part, name, rows, len(found), tuple(refused))
+
+
+def _config_of(part: Part, combination: Combination, overrides: Sequence[str]) -> Config:
+    """Build the config of a combination, with a prime width per head.
+
+    Raises:
+        ConfigError: if the config is not valid, or if a score does not support the number of heads.
+    """
+    heads = int(combination.get("attention.heads", "1"))
+    if part == "model":  # some models need teacher forcing at every step
+        own = ["training.teacher_forcing.probability=1"]
+    else:
+        own = [f"model.hidden_dim={H * heads}"]
+    of_model = [f"model.{key}={value}" for key, value in combination.items()]
+    config = resolve(None, [*COPY_TASK, *SIZES, *own, *of_model, *overrides]).config
+    attention = getattr(config.model, "attention", None)
+    if part == "score" and attention is not None and attention.heads > 1:
+        try:
+            build_score(attention, config.model.hidden_dim)  # type: ignore[union-attr]
+        except ConfigError:
+            raise
+        except Exception:  # the check `build` reports the exception
+            return config
+    return config
+
+
+def _check_case(
+    case: ContractCase, config: Config, file: str, *, is_first: bool
+) -> Iterator[CheckRow]:
+    """Yield the row of each check of a combination. After a mistake that blocks other checks, the
+    remaining checks are not applicable."""
+    blocked = failed = ""
+    for check, function in CHECKS.items():
+        if check in ONLY_FIRST and not is_first:
+            continue
+        if before := blocked or (failed if check in REPEATS else ""):
+            yield CheckRow(check, "not applicable", f"see the check {before}.")
+            continue
+        row, blocks = run_check(check, lambda f=function: f(case, config), file)  # type: ignore[misc]
+        blocked = check if blocks else ""
+        failed = failed or (check if row.state == "failed" else "")
+        yield row
+
+
+def run_check(name: str, function: Callable[[], str], file: str) -> tuple[CheckRow, bool]:
+    """Run one check. Return its row, and whether the check found a mistake that blocks other
+    checks.
+
+    An exception whose class is not defined in the module `result` counts as a failed check.
+    """
+    try:
+        return CheckRow(name, "passed", function()), False
+    except CheckFailedError as error:
+        return CheckRow(name, "failed", str(error)), error.blocks
+    except CheckWarningError as error:
+        return CheckRow(name, "warning", str(error)), False
+    except NotApplicableError as error:
+        return CheckRow(name, "not applicable", str(error)), False
+    except Exception as error:  # a plugin's code may raise any exception
+        return CheckRow(name, "failed", _describe_exception(error, file)), name in (
+            "build",
+            "shapes",
+        )
+
+
+def _describe_exception(error: Exception, file: str) -> str:
+    """Return a sentence about an exception. Unless the exception is a `SeqattnError`, the sentence
+    contains the last line of the plugin in the traceback, if there is one."""
+    lines = [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if file and Path(frame.filename) == Path(file)
+    ]  # fmt: skip
+    text = (str(error).strip() or "no reason given").splitlines()[0]
+    words = f"{type(error).__name__}: {text}"
+    if isinstance(error, SeqattnError):
+        return text
+    if not lines:
+        return f"The check raises {words}"
+    return f"Line {lines[-1].lineno} (`{lines[-1].line}`) raises {words}"
+
+
+def _summarize(check: str, rows: Sequence[tuple[str, CheckRow]]) -> CheckRow:
+    """Combine the rows of a check from all combinations into one row with the worst state."""
+    order: tuple[State, ...] = ("failed", "warning", "passed", "not applicable")
+    for state in order:
+        matching = [(label, row) for label, row in rows if row.state == state]
+        if not matching:
+            continue
+        label, first = matching[0]
+        if state not in ("failed", "warning") or len(rows) == 1:
+            return first
+        where = f"In {len(matching)} of {counted(len(rows), 'combination')}"
+        where = f"{where}, such as {label}: " if label else f"{where}: "
+        return CheckRow(check, state, where + first.message)
+    return CheckRow(check, "not applicable", "no combination is allowed.")
+
+
+# --- all mechanisms of a plugin -------------------------------------------------------------------
 
 
 def check_plugin(
@@ -49,57 +444,44 @@ def check_plugin(
 
     Args:
         plugin: the path of a Python file, or the name of an importable module.
-        overrides: overrides of the config, such as "model.attention.width=4".
-        limit: the largest number of combinations of each mechanism; None for all combinations.
-        progress: a function that is called with a line for each mechanism.
+        overrides, limit, progress: see `check_mechanism`.
 
     Raises:
-        PluginError: if the plugin cannot be loaded.
-        ConfigError: if a mechanism cannot be configured with its defaults and the overrides.
         UsageError: if the plugin registers no mechanism that can be checked.
     """
     source = load_plugin(plugin)
-    found = [each for each in extension.REGISTERED.values() if _belongs(each.source, source)]
+    found = [  # of the plugin, or of a module of its package
+        each for each in extension.REGISTERED.values()
+        if f"{each.source.module}.".startswith(f"{source.module}.")
+    ]  # fmt: skip
     if not found:
         raise UsageError(f"{source}: registers no mechanism that can be checked.")
+
+    def check(noun: str, name: str, file: str) -> MechanismReport:
+        if noun in get_args(Part):
+            return check_mechanism(
+                cast("Part", noun), name,
+                file=file, overrides=overrides, limit=limit, progress=progress,
+            )  # fmt: skip
+        progress(f"Checking {noun} {name}.")
+        if noun == "task":
+            rows = list(_check_task(name, file, overrides))
+        elif noun == "metric":
+            rows = [run_check("metric", lambda: task_checks.check_metric(name), file)[0]]
+        else:
+            rows = [run_check("verdict", lambda: task_checks.check_doctor_check(name), file)[0]]
+        return MechanismReport(noun, name, tuple(rows))
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return [_check(each, overrides, limit, progress) for each in found]
+        return [check(each.noun, each.name, str(each.source.path or "")) for each in found]
     finally:
         torch.set_num_threads(threads)
 
 
-def _belongs(found: extension.Source, plugin: extension.Source) -> bool:
-    """Return whether a registration comes from a plugin, or from a module of its package."""
-    return f"{found.module}.".startswith(f"{plugin.module}.")
-
-
-def _check(
-    found: extension.Registration,
-    overrides: Sequence[str],
-    limit: int | None,
-    progress: Callable[[str], None],
-) -> MechanismReport:
-    file = str(found.source.path or "")
-    if found.noun in get_args(Part):
-        part = cast(Part, found.noun)
-        return check_mechanism(
-            part, found.name, file=file, overrides=overrides, limit=limit, progress=progress
-        )
-    progress(f"Checking {found.noun} {found.name}.")
-    match found.noun:
-        case "task":
-            rows = _check_task(found.name, file, overrides)
-        case "metric":
-            rows = _single("metric", lambda: function_checks.check_metric(found.name), file)
-        case _:
-            rows = _single("verdict", lambda: function_checks.check_doctor_check(found.name), file)
-    return MechanismReport(found.noun, found.name, tuple(rows))
-
-
 def _check_task(name: str, file: str, overrides: Sequence[str]) -> Iterator[CheckRow]:
-    config = resolve(None, [f"data.kind={name}", *SMALL_TASK, *overrides]).config
+    config = resolve(None, [f"data.kind={name}", *SIZES, *overrides]).config
     blocked = ""
     for check, function in TASK_CHECKS.items():
         if blocked:
@@ -108,7 +490,3 @@ def _check_task(name: str, file: str, overrides: Sequence[str]) -> Iterator[Chec
         row, blocks = run_check(check, lambda f=function: f(config), file)  # type: ignore[misc]
         blocked = check if blocks else ""
         yield row
-
-
-def _single(check: str, function: Callable[[], str], file: str) -> Iterator[CheckRow]:
-    yield run_check(check, function, file)[0]

@@ -1,8 +1,14 @@
-"""Checks of a resumed training run and of the export to ONNX."""
+"""Checks of gradients, of stacked runs, of a resumed training run and of the export to ONNX.
+
+Gradients are compared with finite differences, and the losses and gradients of stacked runs with
+those of each run alone.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -10,13 +16,23 @@ from torch import Tensor, nn
 from seqattn.config import Config
 from seqattn.data import DataSpec, load_data
 from seqattn.errors import SeqattnError
-from seqattn.experiments.contract.case import ContractCase
-from seqattn.experiments.contract.result import (
+from seqattn.experiments.contract.case import (
+    RUNS,
+    SOURCE_DIM,
+    TARGET_DIM,
     CheckFailedError,
+    CheckWarningError,
+    ContractCase,
+    N,
     NotApplicableError,
+    S,
+    T,
+    place_of,
+    probes_of,
     tensor_difference,
 )
 from seqattn.models import FeatureSpec, Lengths, build_model
+from seqattn.models.layers import MAX_INNERMOST_WIDTH
 from seqattn.training import (
     LoadedModel,
     RunProgress,
@@ -25,6 +41,287 @@ from seqattn.training import (
     to_tensors,
     train_models,
 )
+from seqattn.training.batches import Batch
+from seqattn.training.learner import StepRNG
+from seqattn.training.objective import AutogradLoss
+from seqattn.training.state import StackedParams
+
+STEPS = (1e-5, 1e-6, 1e-7)
+"""Half the distance between the two points of a central difference. The smaller steps are for
+points close to a kink."""
+MAX_RELATIVE_ERROR = 1e-5
+MAX_ENTRIES = 200
+"""Maximum number of entries of a tensor that are compared one by one, from the first entry on."""
+LARGE_STEP = 0.5
+"""Size of the change of a tensor that shows whether the tensor has any effect."""
+MIN_EFFECT = 1e-7
+RUN_REMEDY = (
+    f"(R, ...) with R = {RUNS}. Count axes from the last axis (-1), and use"
+    " seqattn.models.layers: Linear, LearnedVector and matmul accept the axis."
+)
+MIN_GRADIENT = 1e-6
+
+
+@dataclass(frozen=True)
+class GradientTest:
+    """A scalar function of tensors, with the gradient from autograd.
+
+    Attributes:
+        function: the function, which reads the tensors.
+        tensors: the tensors by name, which the test changes in place and restores.
+        gradients: the gradient of each tensor; None if the function does not depend on the tensor
+            in a differentiable way.
+    """
+
+    function: Callable[[], Tensor]
+    tensors: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor | None]
+
+    @classmethod
+    def of(cls, function: Callable[[], Tensor], tensors: Mapping[str, Tensor]) -> GradientTest:
+        """Compute the gradients of a function with autograd."""
+        value = function()
+        if not value.requires_grad:
+            return cls(function, tensors, dict.fromkeys(tensors))
+        found = torch.autograd.grad(value, list(tensors.values()), allow_unused=True)
+        return cls(function, tensors, dict(zip(tensors, found, strict=True)))
+
+    def change(self, name: str, direction: Tensor, size: float) -> float:
+        """Return f(x + size * direction) - f(x - size * direction) for the function f and the
+        current value x of a tensor."""
+        tensor = self.tensors[name]
+        kept = tensor.detach().clone()
+        values = []
+        with torch.no_grad():
+            for sign in (1, -1):
+                tensor.copy_(kept + sign * size * direction)
+                values.append(float(self.function()))
+            tensor.copy_(kept)
+        return values[0] - values[1]
+
+    def check(self, name: str) -> float:
+        """Compare the gradient of a tensor along a random direction with finite differences, and
+        return the relative difference.
+        """
+        tensor, gradient = self.tensors[name], self.gradients[name]
+        rng = torch.Generator().manual_seed(7)
+        direction = torch.randn(tensor.shape, generator=rng, dtype=torch.float64)
+        slope = 0.0 if gradient is None else float((gradient * direction).sum())
+        error = math.inf
+        for step in STEPS:
+            numeric = self.change(name, direction, step) / (2 * step)
+            scale = max(abs(numeric), abs(slope), 1e-2)
+            error = min(error, abs(numeric - slope) / scale)
+            if error <= MAX_RELATIVE_ERROR:
+                break
+        if not error <= MAX_RELATIVE_ERROR:
+            self._fail(name)
+        if gradient is None or not gradient.any():
+            effect = abs(self.change(name, direction, LARGE_STEP))
+            if effect > MIN_EFFECT:
+                raise CheckFailedError(
+                    f"{name}: the step is not differentiable: the gradient is exactly 0, and so are"
+                    f" small differences, but a change by {2 * LARGE_STEP:g} changes the result by"
+                    f" {effect:.3g}. The likely mistake is a step function, such as round, sign,"
+                    " argmax or a comparison. Use a smooth function, or a straight-through"
+                    " gradient: soft + (hard - soft).detach()."
+                )
+        return error
+
+    def _fail(self, name: str) -> None:
+        """Raise an error that names the entry with the largest difference among the first
+        `MAX_ENTRIES` entries."""
+        tensor, gradient = self.tensors[name], self.gradients[name]
+        worst, numbers = -1.0, (0.0, 0.0)
+        place: tuple[int, ...] = ()
+        for k in range(min(tensor.numel(), MAX_ENTRIES)):
+            one = torch.zeros(tensor.numel(), dtype=torch.float64)
+            one[k] = 1.0
+            numeric = self.change(name, one.view(tensor.shape), STEPS[0]) / (2 * STEPS[0])
+            slope = 0.0 if gradient is None else float(gradient.flatten()[k])
+            if (difference := abs(numeric - slope)) > worst:
+                index = torch.unravel_index(torch.tensor(k), tensor.shape)
+                worst, place = difference, tuple(int(i) for i in index)
+                numbers = slope, numeric
+        if gradient is None or not gradient.any():
+            mistake = (
+                "the step is not differentiable: no gradient reaches it. The likely mistake is"
+                " detach(), .data, torch.no_grad(), .item() or a conversion to NumPy."
+            )
+        else:
+            mistake = (
+                "the gradient is wrong. The likely mistake is a detach() of a part of the"
+                " computation, an operation in place, or a backward method of your own."
+            )
+        index_text = "[" + ", ".join(map(str, place)) + "]"
+        raise CheckFailedError(
+            f"The gradient of {name}{index_text} is {numbers[0]:.6g}, but the central difference in"
+            f" float64 is {numbers[1]:.6g}: {mistake}"
+        )
+
+
+def check_gradients(case: ContractCase) -> str:
+    """Compare the gradients of the mechanism and of the whole model with finite differences."""
+    case.require_finite()
+    if case.is_stochastic:
+        _check_that_samples_have_gradients(case)
+        raise NotApplicableError(
+            "the normalizer samples positions, so the gradient is an estimate and has no finite"
+            " differences."
+        )
+    worst = 0.0
+    model = case.build().train()
+    for probe in probes_of(case, model) if case.part != "model" else ():
+        inputs = {name: tensor.clone().requires_grad_() for name, tensor in probe.inputs.items()}
+        with torch.no_grad():
+            upstream = _random(11, tuple(probe(inputs).shape))
+        parameters = dict(probe.module.named_parameters())
+        reached = {
+            f"`{probe.name}`, {name}": tensor for name, tensor in (inputs | parameters).items()
+        }
+        test = GradientTest.of(lambda p=probe, u=upstream, x=inputs: (p(x) * u).sum(), reached)  # type: ignore[misc]
+        worst = max(worst, *(test.check(name) for name in test.tensors))
+    source, target = case.random_sequences(2)
+    always = torch.ones(case.T, dtype=torch.bool)
+    upstream = _random(13, (N, case.T, TARGET_DIM))
+
+    def forecast() -> Tensor:
+        output = model(source, target, source_lengths=case.lengths, teacher_forcing=always,
+                       with_attention=False)  # fmt: skip
+        total: Tensor = (output.values * upstream).sum()
+        return total
+
+    test = GradientTest.of(forecast, dict(model.named_parameters()))
+    worst = max(worst, *(test.check(name) for name in test.tensors))
+    unused = [
+        name for name, gradient in test.gradients.items() if gradient is None and case.owns(name)
+    ]
+    if unused:
+        # A model may leave out a part that another config uses.
+        error = CheckWarningError if case.part == "model" else CheckFailedError
+        raise error(
+            f"The parameter {unused[0]} never gets a gradient, and no forecast depends on it. Use"
+            " the parameter, or remove it."
+        )
+    return f"largest relative difference {worst:.1e}"
+
+
+def _check_that_samples_have_gradients(case: ContractCase) -> None:
+    """Check that the score, if it has parameters, gets a gradient in a training step with sampled
+    positions."""
+    stack = StackedParams([case.build().train()])
+    source, target = case.random_sequences(2)
+    AutogradLoss(stack.model, stack).value_and_grad(
+        Batch(source, target, case.lengths), torch.ones(case.T, dtype=torch.bool),
+        StepRNG([1], 0, 0, stack.weights),
+    )  # fmt: skip
+    gradients = stack.as_named(stack.gradient)
+    of_score = {
+        name: grad for name, grad in gradients.items() if name.startswith("attention.score")
+    }
+    if of_score and not any(bool(grad.abs().max() > 1e-12) for grad in of_score.values()):
+        raise CheckFailedError(
+            "No parameter of the score gets a gradient from sampled positions: the largest is 0."
+            " Return log_prob, or a straight-through gradient: hard + (soft - soft.detach())."
+        )
+
+
+def _random(seed: int, shape: tuple[int, ...]) -> Tensor:
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=rng, dtype=torch.float64)
+
+
+# --- stacked runs ---------------------------------------------------------------------------------
+
+
+def check_runs(case: ContractCase) -> str:
+    """Check that each of several stacked runs has the same loss and the same gradient as the run
+    alone. Each run has its own teacher forcing, dropout and sampled positions.
+
+    If all sources have the same length, narrow states of stacked runs have another layout in
+    memory. For a model with narrow states, a batch without padding is therefore checked as well.
+    """
+    case.require_finite()
+    lengths = torch.stack([case.lengths, case.lengths.flip(0)])
+    worst = _compare_runs(case, lengths)
+    if getattr(case.section, "hidden_dim", MAX_INNERMOST_WIDTH + 1) <= MAX_INNERMOST_WIDTH:
+        worst = max(worst, _compare_runs(case, None))
+    return f"largest difference {worst:.1e}"
+
+
+def _compare_runs(case: ContractCase, lengths: Tensor | None) -> float:
+    """Compare a training step of stacked runs with a step of each run alone.
+
+    Args:
+        case: the case.
+        lengths: the source lengths of each run, (RUNS, N); None for sources without padding.
+    """
+    rng = torch.Generator().manual_seed(3)
+    source = torch.randn(RUNS, N, S, SOURCE_DIM, generator=rng, dtype=torch.float64)
+    target = torch.randn(RUNS, N, T, TARGET_DIM, generator=rng, dtype=torch.float64)
+    keep = torch.arange(T) < torch.tensor([[5, 2, 3], [1, 5, 4]]).unsqueeze(-1)
+    forcing = torch.rand(RUNS, N, T, generator=rng) < 0.5
+    if lengths is not None:
+        source[torch.arange(S) >= lengths[..., None]] = math.nan
+    if case.forces_every_step:
+        forcing = torch.ones(RUNS, N, T, dtype=torch.bool)
+    seeds = [4, 9]
+    stack = StackedParams([case.build(seed).train() for seed in seeds])
+    batch = Batch(source, target, lengths, keep)
+    try:
+        losses = AutogradLoss(stack.model, stack).value_and_grad(
+            batch, forcing, StepRNG(seeds, 2, 3, stack.weights)
+        )
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        first = (str(error).strip() or "no reason given").splitlines()[0]
+        raise CheckWarningError(
+            f"A training step of {RUNS} stacked runs raises {type(error).__name__}: {first} seqattn"
+            " then trains the seeds one after another, which is slower. The parameters of"
+            f" {RUNS} runs have a leading axis of runs, {RUN_REMEDY}"
+        ) from error
+    together, worst = stack.gradient.clone(), 0.0
+    for k, seed in enumerate(seeds):
+        alone = StackedParams([case.build(seed).train()])
+        batch = Batch(source[k], target[k], None if lengths is None else lengths[k], keep[k])
+        loss = AutogradLoss(alone.model, alone).value_and_grad(
+            batch, forcing[k], StepRNG([seed], 2, 3, alone.weights)
+        )
+        difference = tensor_difference(losses[k], loss)
+        if not difference.is_equal:
+            raise CheckFailedError(
+                f"The loss of run {k + 1} of {RUNS} stacked runs is {float(losses[k]):.6g}, but"
+                f" {float(loss):.6g} if the run is alone: the mechanism combines runs, or uses the"
+                f" parameters of another run. Parameters have a leading axis, {RUN_REMEDY}"
+            )
+        worst = max(worst, difference.value, _compare_gradients(stack, together, alone, k))
+    return worst
+
+
+def _compare_gradients(
+    stack: StackedParams, together: Tensor, alone: StackedParams, k: int
+) -> float:
+    """Compare the gradient of run k in the stack with the gradient of this run alone."""
+    if not float(together[k].abs().max()) > MIN_GRADIENT:
+        raise CheckFailedError(
+            f"The largest gradient of run {k + 1} of {RUNS} stacked runs is"
+            f" {float(together[k].abs().max()):.2g}: no gradient reaches the parameters."
+        )
+    worst, expected = 0.0, alone.as_named(alone.gradient)
+    for name, gradient in stack.get_row(together, k).items():
+        difference = tensor_difference(gradient, expected[name])
+        worst = max(worst, difference.value)
+        if not difference.is_equal:
+            place = place_of(difference.index, ["index"] * gradient.dim())
+            raise CheckFailedError(
+                f"The gradient of {name} ({place}) in run {k + 1} of {RUNS} stacked runs differs by"
+                f" {difference.value:.2g} from the run alone: the parameter is not used with its"
+                f" leading axis, {RUN_REMEDY}"
+            )
+    return worst
+
+
+# --- resume ---------------------------------------------------------------------------------------
+
 
 EPOCHS, STOPS = 2, (1, 4)
 """Number of epochs, and the numbers of training steps after which training is stopped. An epoch has
@@ -54,9 +351,6 @@ def check_resume(config: Config) -> str:
 
     Args:
         config: a config with a generated task of 24 training sequences in batches of 8.
-
-    Raises:
-        CheckFailedError: if a loss or a weight differs, or if training diverges.
     """
     whole = _train(config)
     if whole.error is not None:
@@ -64,9 +358,13 @@ def check_resume(config: Config) -> str:
     for stop in STOPS:
         half = _train(config, stop=stop)
         rest = _train(config, before=half)
-        for name, found, expected in (
-            *_losses(rest, whole), *_weights(rest, whole),
-        ):  # fmt: skip
+        assert rest.state is not None and whole.state is not None
+        pairs = {"a loss": [_losses(rest), _losses(whole)]}
+        if pairs["a loss"][0].shape != pairs["a loss"][1].shape:
+            pairs = {"the number of epochs": [torch.tensor(math.nan), torch.tensor(0.0)]}
+        weights = whole.state.weights
+        pairs |= {name: [rest.state.weights[name], weights[name]] for name in weights}
+        for name, (found, expected) in pairs.items():
             if not torch.equal(found, expected):
                 size = tensor_difference(found, expected).value
                 raise CheckFailedError(
@@ -98,33 +396,16 @@ def _train(
     return progress
 
 
-def _losses(one: RunProgress, other: RunProgress) -> list[tuple[str, Tensor, Tensor]]:
-    rows = [
-        torch.tensor([(r.train_loss, r.validation_loss) for r in run.history], dtype=torch.float64)
-        for run in (one, other)
-    ]
-    if rows[0].shape != rows[1].shape:
-        return [("the number of epochs", torch.tensor(math.nan), torch.tensor(0.0))]
-    return [("a loss", rows[0], rows[1])]
-
-
-def _weights(one: RunProgress, other: RunProgress) -> list[tuple[str, Tensor, Tensor]]:
-    assert one.state is not None and other.state is not None
-    weights = one.state.weights, other.state.weights
-    return [(name, weights[0][name], weights[1][name]) for name in weights[1]]
+def _losses(run: RunProgress) -> Tensor:
+    rows = [(record.train_loss, record.validation_loss) for record in run.history]
+    return torch.tensor(rows, dtype=torch.float64)
 
 
 # --- export ---------------------------------------------------------------------------------------
 
 
 def check_export(case: ContractCase, config: Config) -> str:
-    """Check that exported ONNX graphs give the forecasts of the model.
-
-    Raises:
-        CheckFailedError: if the model cannot be exported, or if a graph differs.
-        NotApplicableError: if the mechanism does not claim that it can be exported, or if a library
-            is missing.
-    """
+    """Check that exported ONNX graphs give the forecasts of the model."""
     if not claims_export(case.component()):
         raise NotApplicableError(
             f"not claimed. The class attribute `{EXPORTABLE} = True` claims that the mechanism can"

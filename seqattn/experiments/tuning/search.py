@@ -17,23 +17,27 @@ if its lowest validation loss is above the median of the complete trials; see
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from seqattn.config.searching import Search
-from seqattn.errors import UsageError, install_command
+from seqattn.config import OwnFile, leaves, upgrade_stored
+from seqattn.config.searching import Range, Search
+from seqattn.data import load_data
+from seqattn.errors import CheckpointError, StorageError, UsageError, install_command
 from seqattn.experiments import Callbacks, choose_device
-from seqattn.experiments.tuning import manifest
-from seqattn.runs.storage import exclusive_lock, folder_lock
+from seqattn.runs import SEARCH as MANIFEST_NAME
+from seqattn.runs import read_search
+from seqattn.runs.storage import LOCK_NAME, TMP_SUFFIX, exclusive_lock, folder_lock, write_json
+from seqattn.training.checkpoints import MUTABLE_ON_RESUME
 
 if TYPE_CHECKING:
-    import optuna
+    from seqattn.experiments.tuning.trial_loop import TuneResult
 
-    from seqattn.experiments.tuning.results import TuneResult
-
-LOCK_TIMEOUT_SECONDS = 60.0
+LOCK_TIMEOUT = 60.0
 """Maximum time in seconds to wait for another process that writes the result files."""
+DATABASE = "study.db"
 
 
 def tune(
@@ -62,63 +66,196 @@ def tune(
         message: function that is called with a line for the user, such as the result of a trial.
 
     Raises:
-        UsageError: if Optuna or a database driver is not installed, if the folder or the study
-            contains another search, or if no trial ended with a loss.
-        DataError: if the data files cannot be read or used.
-        FolderLockedError: if another process searches in the folder.
+        UsageError: if Optuna is not installed.
         StorageError: if the database cannot be used, or if a write failed.
         Interrupted: on SIGINT or SIGTERM.
     """
     try:
         import optuna
+        from sqlalchemy.exc import SQLAlchemyError
     except ImportError:
         raise UsageError(f"seqattn tune needs Optuna: {install_command('tune')}") from None
-    from seqattn.experiments.tuning import results, trial_loop
+    from seqattn.experiments.tuning import trial_loop, trials
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     choose_device(device)
-    path, identity = output_dir / search.name, manifest.search_identity(search)
-    manifest.check_folder(path, identity)
+    path, identity = output_dir / search.name, search_identity(search)
+    check_folder(path, identity)
     path.mkdir(parents=True, exist_ok=True)
-    with (
-        exclusive_lock(path) if storage is None else contextlib.nullcontext(),
-        trial_loop.database_errors(),
-    ):
-        study = _open_study(search, path, identity, storage)
-        loop = trial_loop.TrialLoop(
-            study, search, path, device, threads, callbacks or Callbacks(), message
-        )
-        try:
-            loop.run_trials(count)
-        except BaseException:
-            with contextlib.suppress(Exception), _shared_lock(path, storage):
-                results.write_trials(study, search, path)
-            raise
-        with _shared_lock(path, storage):
-            return results.write_search_results(study, search, path)
+
+    def write_lock() -> contextlib.AbstractContextManager[None]:
+        # Without a shared database, this process holds the lock during the whole search.
+        return contextlib.nullcontext() if storage is None else folder_lock(path, LOCK_TIMEOUT)
+
+    try:
+        with exclusive_lock(path) if storage is None else contextlib.nullcontext():
+            with write_lock():
+                url = storage or f"sqlite:///{path / DATABASE}"
+                study = trials.open_study(url, search, identity)
+                write_manifest(path, identity, study.user_attrs[trials.SEARCH_ATTR])
+            if storage is None:  # with a shared database, other processes may run these trials
+                trials.requeue_killed(study, search)
+            loop = trial_loop.TrialLoop(
+                study, search, path, device, threads, callbacks or Callbacks(), message
+            )
+            try:
+                loop.run_trials(count)
+            except BaseException:
+                with contextlib.suppress(Exception), write_lock():
+                    trial_loop.write_trials(study, search, path)
+                raise
+            with write_lock():
+                return trial_loop.write_search_results(study, search, path)
+    except (optuna.exceptions.StorageInternalError, SQLAlchemyError) as error:
+        first_line = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise StorageError(f"the study's database cannot be used: {first_line}") from None
 
 
-def _open_study(
-    search: Search, path: Path, identity: Mapping[str, Any], storage: str | None
-) -> optuna.Study:
-    """Open the study, and write the manifest of the folder. Unless the database is shared, requeue
-    the trials of killed processes.
+# --- the manifest, which prevents two different searches from sharing a folder or a study ---------
+
+
+def search_identity(search: Search) -> dict[str, Any]:
+    """Return the values that all calls of one search have in common: the config, the ranges, the
+    digests of the data, and the digest of each plugin by its name."""
+    plain = search.as_plain()
+    config = {key: value for key, value in plain["config"].items()
+              if key not in MUTABLE_ON_RESUME or key == "training.epochs"}  # fmt: skip
+    section = search.base.data  # the keys of data files cannot be searched
+    digests = list(load_data(section).digests) if isinstance(section, OwnFile) else []
+    plugins = {  # by module, or by file name without the folder; None if the source is unknown
+        plugin.module or PurePath(str(plugin.path)).name: plugin.sha256
+        for plugin in search.base.plugins
+    }
+    identity: dict[str, Any] = json.loads(
+        json.dumps({**plain, "config": config, "data": digests, "plugins": plugins})
+    )
+    return identity
+
+
+def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Check that a folder is free or belongs to this search.
+
+    Args:
+        identity: see `search_identity`.
+
+    Returns:
+        the content of the manifest, or None if the folder is free.
 
     Raises:
-        UsageError, StorageError: see `tune`.
+        UsageError: if the folder contains anything other than this search.
     """
-    from seqattn.experiments.tuning import trials
+    leftovers = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # files of a killed process
+    if not path.exists() or all(
+        file.name in leftovers or file.name.endswith(TMP_SUFFIX) for file in path.iterdir()
+    ):
+        return None
+    try:
+        manifest = read_search(path / MANIFEST_NAME)
+    except CheckpointError:
+        raise UsageError(
+            f"{path}: exists and is not the folder of a search (no readable {MANIFEST_NAME})."
+            " Nothing in it was changed. Choose another --name."
+        ) from None
+    _check_same_search(manifest, identity, str(path))
+    return manifest
 
-    with _shared_lock(path, storage):
-        url = storage or f"sqlite:///{path / manifest.DATABASE}"
-        study = trials.open_study(url, search, identity)
-        manifest.write_manifest(path, identity, study.user_attrs[trials.SEARCH_ATTR])
-    if storage is None:  # with a shared database, other processes may run these trials
-        trials.requeue_killed(study, search)
-    return study
+
+def write_manifest(
+    path: Path, identity: Mapping[str, Any], study_search: Mapping[str, Any]
+) -> None:
+    """Check that the folder and the study belong to this search, and write the manifest if the
+    folder is free.
+
+    Args:
+        identity: see `search_identity`.
+        study_search: the identity that the study stores, with the id of the study under "study".
+
+    Raises:
+        UsageError: if the folder or the study contains another search, or if the folder belongs to
+            another study.
+    """
+    # The folder was not locked during the first check.
+    manifest = check_folder(path, identity)
+    _check_same_search(study_search, identity, f"the study {path.name} in that database")
+    if manifest is None:
+        write_json(path / MANIFEST_NAME, study_search)
+    elif manifest.get("study") != study_search["study"]:
+        raise UsageError(
+            f"{path}: its trials do not belong to the study in the database. Nothing in"
+            " it was changed. Give the --storage of its study, or choose another --name."
+        )
 
 
-def _shared_lock(path: Path, storage: str | None) -> contextlib.AbstractContextManager[None]:
-    """Return a context manager that locks the folder for a short write. If the database is not
-    shared, the context manager does nothing, because `tune` has already locked the folder."""
-    return contextlib.nullcontext() if storage is None else folder_lock(path, LOCK_TIMEOUT_SECONDS)
+def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place: str) -> None:
+    """Check that a stored search is the same as the new search.
+
+    Raises:
+        UsageError: if the two searches differ (the message lists each key that differs), or if an
+            older version stored no config.
+    """
+    if not stored.keys() >= {"config", "ranges", "data"}:
+        raise UsageError(
+            f"{place}: was made by an older version, which did not store the config of a search."
+            " Nothing in it was changed. Choose another --name."
+        )
+    config = _migrate_config(stored["config"], new["config"], place)
+    old_ranges, new_ranges = (_range_texts(side["ranges"]) for side in (stored, new))
+    changes = [*_changes(config, new["config"]), *_changes(old_ranges, new_ranges, "--search ")]
+    changes += _plugin_changes(stored, new)
+    if stored["data"] != new["data"]:
+        changes.append("the content of the data files changed")
+    if changes:
+        raise UsageError(
+            f"{place}: contains another search: {'; '.join(changes)}. Nothing in it was"
+            " changed. Choose another --name."
+        )
+
+
+def _migrate_config(
+    stored: Mapping[str, Any], new: Mapping[str, Any], place: str
+) -> dict[str, Any]:
+    """Convert a stored config to the keys of this version.
+
+    Args:
+        stored: the stored values by dotted path.
+        new: the config of this command, in the same form.
+        place: location of the stored config, for messages.
+    """
+    content: dict[str, Any] = {}
+    for dotted, value in stored.items():
+        *sections, key = dotted.split(".")
+        section = content
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[key] = value
+    migrated = {".".join(at): value for at, value in leaves(upgrade_stored(content, place))}
+    return {key: value for key, value in migrated.items() if key in stored or key in new}
+
+
+def _changes(stored: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield `key: old -> new` for each key that differs."""
+    for key in sorted(stored.keys() | new.keys()):
+        if key not in stored or key not in new or stored[key] != new[key]:
+            old, now = ("none" if side.get(key) is None else side[key] for side in (stored, new))
+            yield f"{prefix}{key}: {old} -> {now}"
+
+
+def _plugin_changes(stored: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a text with both digests for each plugin whose digest only one of two searches has. A
+    search of an earlier version has no digests, so nothing is known about its plugins."""
+    if "plugins" not in stored:
+        return
+    old, now = stored["plugins"], new["plugins"]
+    if not isinstance(old, Mapping):
+        yield "the stored digests of the plugins cannot be read"
+        return
+    only_old = {name: sha256 for name, sha256 in old.items() if sha256 not in now.values()}
+    only_now = {name: sha256 for name, sha256 in now.items() if sha256 not in old.values()}
+    yield from _changes(only_old, only_now, "SHA-256 of plugin ")
+
+
+def _range_texts(ranges: list[Mapping[str, Any]]) -> dict[str, str]:
+    try:
+        return {fields["path"]: Range(**fields).as_text() for fields in ranges}
+    except (TypeError, KeyError, ValueError):
+        return {"": "cannot be read"}
