@@ -121,10 +121,7 @@ def _long_lines(options: ReadOptions, roles: LongLayout, steps: StepSummary | No
     lines.append(f"  features: {as_value(list(roles.features))}")
     if options.one_hot:
         lines.append(f"  one_hot: {as_value(list(options.one_hot))}")
-    formats = {form for name in times for form in columns[name].formats[:1]}
-    if roles.time is not None and roles.time.format:
-        formats.add(roles.time.format)
-    lines += [f"  time_format: {as_value(form)}" for form in formats]
+    lines += [f"  time_format: {as_value(form)}" for form in roles.time_formats]
     numbers = [columns[name] for name in roles.features if columns[name].kind == "number"]
     if any(column.decimal == "," for column in numbers):
         return [*lines, '  decimal: ","']

@@ -62,7 +62,7 @@ def describe_processor() -> str:
 
     Both affect rounding. On Linux, the name is the model name in /proc/cpuinfo."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

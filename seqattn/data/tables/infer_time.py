@@ -44,10 +44,7 @@ def find_time(facts: TableFacts) -> TimeColumn | None:
         if facts.is_integer(name) and are_weeks(facts.table, facts.columns[name], facts.options):
             facts.reasons.append(f"time: {name!r}, because it contains years and weeks")
             return facts.to_time_column(name)
-    _check_broken_times(facts, [n for n in unassigned if fold_name(n) in TIME_NAMES[:SURE_TIMES]])
-    for name in known_names(unassigned, TIME_NAMES):
-        if facts.columns[name].kind == "words" and facts.has_digits(name):
-            facts.to_time_column(name)
+    _check_broken_times(facts, unassigned)
     return None
 
 
@@ -71,20 +68,22 @@ def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
     return first
 
 
-def _check_broken_times(facts: TableFacts, names: Sequence[str]) -> None:
-    """Check that columns whose names clearly denote a time contain times.
+def _check_broken_times(facts: TableFacts, unassigned: Sequence[str]) -> None:
+    """Check that columns whose names clearly denote a time contain times, and that columns with
+    other names of times do not contain words with digits.
 
     Raises:
         DataError: if a cell is not a time. Without this error, rows would be taken in file order.
     """
-    for name in names:
+    for name in known_names(unassigned, TIME_NAMES):
         column = facts.columns[name]
-        if column.bad[0]:
-            facts.to_time_column(name)
-        check_cells(facts.table, column)
-        if column.kind == "words" or (
-            column.kind == "number" and facts.count(f"count(*) - count({column.sql})")
-        ):
+        if fold_name(name) in TIME_NAMES[:SURE_TIMES]:
+            if not column.bad[0]:
+                check_cells(facts.table, column)
+            has_empty = column.kind == "number" and facts.count(column.empty_count) > 0
+            if column.kind == "words" or column.bad[0] or has_empty:
+                facts.to_time_column(name)
+        elif column.kind == "words" and facts.has_digits(name):
             facts.to_time_column(name)
 
 

@@ -49,6 +49,14 @@ class LongLayout:
     reasons: tuple[str, ...] = ()
     columns: dict[str, Column] = field(default_factory=dict)
 
+    @property
+    def time_formats(self) -> set[str]:
+        """The `strftime` formats of the time columns whose format is not ISO 8601."""
+        if self.time is None:
+            return set()
+        formats = {form for name in self.time.names for form in self.columns[name].formats[:1]}
+        return formats | ({self.time.format} if self.time.format else set())
+
 
 def infer_roles(table: Table, options: ReadOptions) -> LongLayout:
     """Infer the roles of the columns of a long table.

@@ -70,20 +70,31 @@ def wide_layout(table: Table, options: ReadOptions) -> WideLayout | None:
     """
     if options.layout == "long":
         return None
-    if options.series != "auto":
-        named = [n for n in options.series if n in table.header or options.layout == "wide"]
-        check_names(table, named, "data.series")
-    assigned = {*options.ignore, options.group, *(() if options.series == "auto" else named)}
+    given = _given_series(table, options)
+    assigned = {*options.ignore, options.group, *(given or ())}
     others = [cell for cell in table.header if cell not in assigned]
     dates = _date_columns(table, others, options)
-    if dates:
-        rest = [cell for cell in others if cell not in dates]
-        series = tuple(named) if options.series != "auto" else _id_columns(table, rest)
-        steps = np.array(list(dates.values()), dtype=DATES)
-        notes = _left_out([cell for cell in rest if cell not in series])
-        return WideLayout(series, ("value",), tuple(dates), steps, notes)
-    series = tuple(named) if options.series != "auto" else _single_id_column(table)
-    return _layout_of_steps(table, options, [c for c in others if c not in series], series)
+    if not dates:
+        series = _single_id_column(table) if given is None else given
+        return _layout_of_steps(table, options, [c for c in others if c not in series], series)
+    rest = [cell for cell in others if cell not in dates]
+    series = _id_columns(table, rest) if given is None else given
+    steps = np.array(list(dates.values()), dtype=DATES)
+    notes = _left_out([cell for cell in rest if cell not in series])
+    return WideLayout(series, ("value",), tuple(dates), steps, notes)
+
+
+def _given_series(table: Table, options: ReadOptions) -> tuple[str, ...] | None:
+    """Return the series id columns that the user set, or None if they are to be detected.
+
+    Raises:
+        DataError: if the user set the layout to wide, and a column is missing.
+    """
+    if options.series == "auto":
+        return None
+    named = [n for n in options.series if n in table.header or options.layout == "wide"]
+    check_names(table, named, "data.series")
+    return tuple(named)
 
 
 def _layout_of_steps(
@@ -184,12 +195,8 @@ def _joint_id_columns(
     has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
     if has_time or options.features is not None or options.series != "auto":
         return ()
-    of_feature = list(_steps_of_features(steps).values())
-    is_counted = len(of_feature) == 1 and sorted(of_feature[0]) in (
-        [*range(1, len(of_feature[0]) + 1)], [*range(len(of_feature[0]))],
-    )  # fmt: skip
     names = [*series, *(name for name in others if name not in steps.values())]
-    if not is_counted or len(of_feature[0]) < MIN_STEPS or len(names) < 2:
+    if len(names) < 2 or not _are_counted(steps):
         return ()
     ids = _id_columns(table, [name for name in table.header if name in names])
     if len(ids) < 2:
@@ -206,6 +213,15 @@ def _joint_id_columns(
         f" row: {setting('layout', 'long')}.",
         ({"layout": "wide", "series": ",".join(ids)}, {"layout": "long"}),
     )
+
+
+def _are_counted(steps: Iterable[tuple[str, int]]) -> bool:
+    """Return whether a single feature has at least `MIN_STEPS` steps, counted from 0 or 1."""
+    of_feature = list(_steps_of_features(steps).values())
+    if len(of_feature) != 1 or len(of_feature[0]) < MIN_STEPS:
+        return False
+    first, *_, last = numbers = sorted(of_feature[0])
+    return first in (0, 1) and last - first == len(numbers) - 1
 
 
 def _is_unique(table: Table, *names: str) -> bool:
@@ -241,16 +257,7 @@ def _date_columns(table: Table, others: Sequence[str], options: ReadOptions) -> 
     ]  # fmt: skip
     if len(named) < 2:
         return {}
-    found = dict[str, list[str]]()
-    forms = (*FORMATS, *other_formats(named[0])) if options.time_format is None else (
-        options.time_format,)  # fmt: skip
-    for form in forms:
-        try:
-            dates = [parse_date(cell, form).isoformat() for cell in named]
-        except ValueError:
-            continue
-        if len(set(dates)) == len(dates) and dates not in found.values():
-            found[form] = dates
+    found = _dates_by_format(named, options.time_format)
     sorted_ = {form: dates for form, dates in found.items() if dates == sorted(dates)}
     possible = sorted_ or found
     if len(possible) > 1:
@@ -263,6 +270,20 @@ def _date_columns(table: Table, others: Sequence[str], options: ReadOptions) -> 
         return {}
     (dates,) = possible.values()
     return dict(sorted(zip(named, dates, strict=True), key=lambda pair: pair[1]))
+
+
+def _dates_by_format(names: Sequence[str], time_format: str | None) -> dict[str, list[str]]:
+    """Return the ISO dates of the names for each format that gives other dates."""
+    forms = (*FORMATS, *other_formats(names[0])) if time_format is None else (time_format,)
+    found = dict[str, list[str]]()
+    for form in forms:
+        try:
+            dates = [parse_date(cell, form).isoformat() for cell in names]
+        except ValueError:
+            continue
+        if len(set(dates)) == len(dates) and dates not in found.values():
+            found[form] = dates
+    return found
 
 
 def _is_wide(
