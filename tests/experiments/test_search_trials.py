@@ -477,3 +477,12 @@ def test_processes_that_share_a_database_leave_each_other_s_trials_alone(
     assert study.trials[1].state == optuna.trial.TrialState.RUNNING
     assert len(trainer.configs) == 1, "what another process tries is not tried a second time"
     assert "all 2 combinations have been tried" in messages[-1]
+
+
+def test_a_folder_without_the_config_of_a_search_is_refused(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    (tmp_path / "found").mkdir()
+    (tmp_path / "found" / "tune.json").write_text('{"ranges": [], "data": []}')
+    with pytest.raises(UsageError, match="does not contain the config of a search"):
+        tuning.tune(wanted(tmp_path, RATE), tmp_path, 2)
