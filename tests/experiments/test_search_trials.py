@@ -483,6 +483,9 @@ def test_a_folder_without_the_config_of_a_search_is_refused(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     (tmp_path / "found").mkdir()
-    (tmp_path / "found" / "tune.json").write_text('{"ranges": [], "data": []}')
+    (tmp_path / "found" / "tune.json").write_text(
+        json.dumps({"ranges": [{"path": "training.learning_rate", "kind": "log", "low": 0.001,
+                                "high": 0.1, "whole": False, "values": []}]})
+    )  # fmt: skip
     with pytest.raises(UsageError, match="does not contain the config of a search"):
         tuning.tune(wanted(tmp_path, RATE), tmp_path, 2)
