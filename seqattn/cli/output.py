@@ -39,14 +39,14 @@ def set_encoding() -> None:
         sys.stdout.reconfigure(encoding=new_encoding, errors="backslashreplace")
 
 
-NOTES = ("RenamedKeyWarning", "SplitsChangedWarning", "PluginChangedWarning")
+NOTES = ("PluginChangedWarning",)
 """The names of the warnings that `print_key_warnings` prints as notes."""
 
 
 def print_key_warnings() -> None:
     """Make Python print the warnings in `NOTES` as notes on stderr, without lines of source code.
 
-    These warnings are about runs and configs from other versions of seqattn or of a plugin.
+    These warnings are about runs that another version of a plugin trained.
     """
     import warnings
 

@@ -31,17 +31,15 @@ from seqattn.config.plain import (
     from_plain,
     leaves,
     to_yaml,
-    upgrade_stored,
     without_paths,
 )
 from seqattn.config.plugins import PluginChangedWarning, load_plugin
-from seqattn.config.renames import RenamedKeyWarning
 from seqattn.config.sections import all_keys, json_schema
 
 __all__ = [
     "DEFAULT", "PATH_KEYS", "UNKNOWN_PATH", "ConfigSource", "Draft", "Override",
-    "PluginChangedWarning", "RenamedKeyWarning", "Resolved", "all_keys", "as_plain", "as_value",
+    "PluginChangedWarning", "Resolved", "all_keys", "as_plain", "as_value",
     "config_differences", "from_plain", "json_schema", "leaves", "load_plugin", "nearest",
-    "read_stored", "resolve", "to_yaml", "upgrade_stored", "without_paths",
+    "read_stored", "resolve", "to_yaml", "without_paths",
 ]  # fmt: skip
 __all__ += knobs.__all__

@@ -24,7 +24,6 @@ from seqattn.config.plugins import (
     with_used_plugins,
 )
 from seqattn.config.reading import KeyPath, read_yaml_file, read_yaml_text
-from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.config.shipped_configs import find_shipped_data
 from seqattn.errors import ConfigError
 
@@ -82,14 +81,13 @@ def resolve(source: ConfigSource | Draft, overrides: Sequence[Override] = ()) ->
 
 
 def read_stored(path: Path) -> Config:
-    """Read the `config.yaml` of a run folder. An earlier version of seqattn may have written it.
+    """Read the `config.yaml` of a run folder.
 
     Raises:
         ConfigError: if the file cannot be read, or is not a valid config.
         PluginError: if the config needs a plugin that is not loaded. The function loads no plugin.
     """
     draft = Draft.read(path, is_stored=True)
-    draft.content = apply_old_defaults(draft.content)
     config = draft.resolve().config
     warn_of_changes(config)
     return config
@@ -199,7 +197,7 @@ class Draft:
             ConfigError: if there are mistakes; the error lists them.
             PluginError: if the config is invalid, and one of its plugins is not loaded.
         """
-        content, places = rename_keys(self.content, self.places, warn=True)
+        content, places = self.content, self.places
         found: list[ErrorDetails] = []
         try:
             config = Config.model_validate(content)

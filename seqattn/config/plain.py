@@ -17,7 +17,6 @@ from seqattn.config.knobs.section import DISCRIMINATORS
 from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.plugins import require_plugins, warn_of_changes
 from seqattn.config.reading import KeyPath, read_yaml_text
-from seqattn.config.renames import apply_old_defaults, rename_keys
 from seqattn.errors import ConfigError
 
 MAPPINGS = (("data", "units"),)
@@ -96,7 +95,6 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
         ConfigError: if the data are not a valid config.
         PluginError: if the config needs a plugin that is not loaded. The function loads no plugin.
     """
-    content, _ = rename_keys(apply_old_defaults(content), {}, warn=False)
     try:
         config = Config.model_validate(content)
     except ValidationError as error:
@@ -108,24 +106,6 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
         ) from None
     warn_of_changes(config)
     return config
-
-
-def upgrade_stored(content: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Convert stored sections of a config to the keys and defaults of this version. If a section is
-    invalid, return all sections unchanged.
-
-    Args:
-        content: the sections by name, such as `data`.
-        origin: the origin of the sections, for error messages.
-
-    Raises:
-        PluginError: see `from_plain`.
-    """
-    try:
-        found = as_plain(from_plain({"name": "stored", **content}, origin))
-    except ConfigError:
-        return dict(content)
-    return {key: found.get(key, value) for key, value in content.items()}
 
 
 def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:

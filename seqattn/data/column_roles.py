@@ -107,7 +107,7 @@ class ColumnRoles:
         return cls(
             plain["layout"], series, time, features, ignored, formats, delimiter,
             str(plain["decimal"]),
-            bool(plain.get("has_decimals", True)),  # earlier versions do not store this
+            bool(plain["has_decimals"]),
         )  # fmt: skip
 
     @property

@@ -30,8 +30,8 @@ class DataSpec:
         scaling: scaling from the user's units to the units of the model, and back.
         digests: SHA-256 digest of the files for each path in the config.
         frequency: step interval of all training series, or None if intervals differ or are unknown.
-        roles: roles of the columns in the table, inferred or set by the user. The roles are None if
-            no table was read, or if the checkpoint is from a version that stored no roles.
+        roles: roles of the columns in the table, inferred or set by the user, or None if no table
+            was read.
         units: unit of each feature that has a unit, by feature name.
     """
 
@@ -93,8 +93,8 @@ class DataSpec:
             note(f"Longer than all training sequences: {', and '.join(found)}.")
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the schema as JSON-serializable data. Some keys still have the names from the
-        first checkpoint version. For example, `said` contains the names of the target features."""
+        """Return the schema as JSON-serializable data. The key `said` has the names of the target
+        features."""
         return {
             "features": list(self.source_features), "said": list(self.target_features),
             "source_length": self.source_length, "target_length": self.target_length,
@@ -114,8 +114,6 @@ class DataSpec:
         """
         source, target = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
         frequency = plain.get("frequency")
-        if frequency is None and plain.get("apart") is not None:  # checkpoints of early versions
-            frequency = {"unit": "number", "step": plain["apart"]}
         roles = plain.get("roles")
         return cls(
             source, target, int(plain["source_length"]), int(plain["target_length"]),

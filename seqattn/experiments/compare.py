@@ -24,7 +24,7 @@ from seqattn.analysis.comparison.checks import check_variants
 from seqattn.analysis.comparison.reading import collect_result, find_seed_folders
 from seqattn.analysis.comparison.result import ComparisonResult, VariantResult
 from seqattn.analysis.comparison.tables import write_tables
-from seqattn.config import as_plain, upgrade_stored
+from seqattn.config import as_plain
 from seqattn.config.comparing import ComparisonPlan
 from seqattn.errors import CheckpointError, FolderLockedError, Interrupted, UsageError
 from seqattn.experiments import Callbacks, Launch, ray_cluster, train_many
@@ -208,9 +208,8 @@ def _check_same_comparison(path: Path, comparison: ComparisonPlan) -> None:
     new = json.loads(json.dumps(comparison.as_plain()))["variants"]
     old = stored.get("variants", {})
     if isinstance(old, dict):
-        old = {name: upgrade_stored(config, str(path)) for name, config in old.items()}
         old, new = _without_plugins(old), _without_plugins(new)
-    resampled = bool(stored.get("resample_data", False))  # earlier versions wrote no such key
+    resampled = bool(stored.get("resample_data", False))
     if old == new:
         if resampled == comparison.resample_data:
             return

@@ -266,7 +266,7 @@ def _write_run_folders(
     allow_open_files(len(contents))  # one lock for each run
     with contextlib.ExitStack() as locks:
         for folder, _ in contents:
-            folder.path.mkdir(parents=True, exist_ok=True)
+            folder.last.parent.mkdir(parents=True, exist_ok=True)
             locks.enter_context(exclusive_lock(folder.path))
 
         with write_transaction():

@@ -265,6 +265,7 @@ class RunWriter:
                 errno.ENOENT, f"Was removed ({folder.missing_files})", str(folder.path)
             )
         self._log_interval(state)
+        folder.last.parent.mkdir(exist_ok=True)
         with write_transaction():
             self.begin()
             if state.best_epoch != self.written_best:

@@ -40,8 +40,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, cast
 
-from seqattn.analysis.evaluation.load_run import SplitsChangedWarning
-from seqattn.config import OwnFile, PluginChangedWarning, RenamedKeyWarning, as_plain, extension
+from seqattn.config import OwnFile, PluginChangedWarning, as_plain, extension
 from seqattn.config.plugins import load_received, plugin_contents
 from seqattn.data import Splits, Windows
 from seqattn.data.tasks import naive_forecast_of
@@ -174,7 +173,7 @@ def _stays_here(data: Splits) -> bool:
 # --- the task of a worker -------------------------------------------------------------------------
 
 
-SILENT_WARNINGS = (RenamedKeyWarning, SplitsChangedWarning, PluginChangedWarning)
+SILENT_WARNINGS = (PluginChangedWarning,)
 """The warnings about configs and runs that a worker does not show, because the parent process has
 checked the same configs and runs."""
 

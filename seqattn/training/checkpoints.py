@@ -155,15 +155,12 @@ class LoadedModel:
             not contain the name.
         spec: spec of the data.
         epoch: number of epochs that the weights were trained for.
-        split: rows (series, part, first step, last step) of the file `split.csv`; empty if the
-            split is unknown.
     """
 
     model: Seq2SeqModel
     config: Config
     spec: DataSpec
     epoch: int
-    split: tuple[tuple[str, ...], ...] = ()
 
     @property
     def has_attention(self) -> bool:

@@ -185,8 +185,9 @@ def test_a_folder_that_is_removed_is_not_made_again(seeds: int, tmp_path: Path) 
     """Another process removes the run, with its checkpoints, while it is trained."""
 
     def remove(record: EpochRecord) -> None:
-        if record.epoch == 2:
-            shutil.rmtree(tmp_path / "s", ignore_errors=True)
+        if record.epoch == 2 and (tmp_path / "s").exists():
+            (tmp_path / "s").rename(tmp_path / "removed")  # at once, while another thread writes
+            shutil.rmtree(tmp_path / "removed", ignore_errors=True)
 
     with pytest.raises(
         StorageError,

@@ -228,16 +228,6 @@ def test_other_content_of_a_data_file_is_refused(trainer: Trainer, tmp_path: Pat
     assert len(trainer.configs) == 1
 
 
-def test_a_folder_of_an_older_version_is_refused(trainer: Trainer, tmp_path: Path) -> None:
-    (tmp_path / "found").mkdir()
-    (tmp_path / "found" / "tune.json").write_text(
-        json.dumps({"ranges": [{"path": "training.learning_rate", "kind": "log", "low": 0.001,
-                                "high": 0.1, "whole": False, "values": []}]})
-    )  # fmt: skip
-    with pytest.raises(UsageError, match="did not store the config"):
-        tuning.tune(wanted(tmp_path, RATE), tmp_path, 2)
-
-
 def test_runs_of_another_study_are_not_replaced(trainer: Trainer, tmp_path: Path) -> None:
     """The folder's study is gone, or another database is named: its trials would take the names of
     those that are there."""
@@ -487,3 +477,15 @@ def test_processes_that_share_a_database_leave_each_other_s_trials_alone(
     assert study.trials[1].state == optuna.trial.TrialState.RUNNING
     assert len(trainer.configs) == 1, "what another process tries is not tried a second time"
     assert "all 2 combinations have been tried" in messages[-1]
+
+
+def test_a_folder_without_the_config_of_a_search_is_refused(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    (tmp_path / "found").mkdir()
+    (tmp_path / "found" / "tune.json").write_text(
+        json.dumps({"ranges": [{"path": "training.learning_rate", "kind": "log", "low": 0.001,
+                                "high": 0.1, "whole": False, "values": []}]})
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="does not contain the config of a search"):
+        tuning.tune(wanted(tmp_path, RATE), tmp_path, 2)

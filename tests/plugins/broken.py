@@ -137,6 +137,22 @@ MISTAKES = {
         NORMALIZER, NORMALIZER_RESULT, "scores.softmax(-1)", "weights",
         ("A source step of padding gets the weight 0.", "the mask is missing", "mask_scores"),
     ),
+    "temperature of masked scores": Mistake(
+        NORMALIZER,
+        "    def normalize(self, scores, keep, u):\n        return NormalizerOutput("
+        + NORMALIZER_RESULT + ")",
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.factor = seqattn.LearnedVector(1.0)\n\n"
+        "    def normalize(self, scores, keep, u):\n"
+        "        scores = mask_scores(scores, keep)\n"
+        "        scores = scores * self.factor.broadcast_to(scores)\n"
+        "        return NormalizerOutput(scores.softmax(-1))", "gradients",
+        ("is NaN. The likely mistake is an operation on scores of -inf", "put -inf back after it"),
+    ),
+    "mask without the axis of steps": Mistake(
+        NORMALIZER, NORMALIZER_RESULT, "scores.masked_fill(~keep, float('-inf')).softmax(-1)",
+        "shapes", ("must match the size of tensor", "write keep[..., None, :]"),
+    ),
     "wrong scale": Mistake(
         SCORE, SCORE_RESULT, "return products", "scale",
         ("The scale of the scores is wrong", "width: 256", "the softmax saturates",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from pathlib import Path
 
 from seqattn.config import UNKNOWN_PATH, Config, OwnFile, read_stored
@@ -57,21 +56,12 @@ def open_run(path: Path, epoch: int | None = None) -> tuple[RunFolder, LoadedMod
     if expected is not None:  # a checkpoint contains neither the name nor the paths
         own = {"name": expected.name, "data": expected.data}
         config = trained.config.model_copy(update=own)
-        trained = dataclasses.replace(trained, config=config, split=tuple(folder.read_split()))
+        trained = dataclasses.replace(trained, config=config)
     return folder, trained
-
-
-class SplitsChangedWarning(FutureWarning):
-    """A warning that the splits differ from the splits of the training run, because an earlier
-    version of seqattn split the series differently.
-    """
 
 
 def load_splits(trained: LoadedModel) -> Splits:
     """Load the data on which a model was trained.
-
-    If an earlier version of seqattn trained the model and split the series differently, the test
-    part may contain training data. In this case, the function issues a `SplitsChangedWarning`.
 
     Raises:
         DataError: if the data cannot be read, or if a data file has changed since the training run.
@@ -80,21 +70,7 @@ def load_splits(trained: LoadedModel) -> Splits:
     data = load_data(config.data, fits_scaling=config.training.start_from is None)
     data = dataclasses.replace(data, scaling=trained.spec.scaling)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")
-    if _are_other_parts(trained, data):
-        warnings.warn(
-            "this run was trained by an earlier version, which split the series differently: its"
-            " training data include part of the current test part, so errors on that part are too"
-            " small. Train it again, or evaluate other sequences with --input",
-            SplitsChangedWarning, stacklevel=2,
-        )  # fmt: skip
     return data
-
-
-def _are_other_parts(trained: LoadedModel, data: Splits) -> bool:
-    config = trained.config.data
-    if not isinstance(config, OwnFile) or config.test_path is not None:
-        return False
-    return bool(trained.split and data.split) and trained.split != tuple(data.split)
 
 
 def remove_paths(config: Config) -> Config:

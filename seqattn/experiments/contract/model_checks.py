@@ -410,7 +410,8 @@ def _check_single_steps(case: ContractCase, model: RecurrentModel) -> float:
 def _step_mistake(case: ContractCase) -> str:
     """Return the likely reason why several steps at once differ from single steps."""
     return _mixed_steps(case) or (
-        "the computation of a step depends on the number of steps that are computed at once."
+        "the computation of a step depends on the number of steps that are computed at once. A"
+        " location must return the weights of the last step as `previous`."
     )
 
 
@@ -635,7 +636,10 @@ def _finite_mistake(size: float) -> str:
             "The likely mistake is exp of a large number. Subtract the largest number first, as"
             " softmax and logsumexp do."
         )
-    return "The likely mistake is log or sqrt of a negative number, or a division by 0."
+    return (
+        "The likely mistake is log or sqrt of a negative number, a division by 0, or an operation"
+        " on scores of -inf, as at padding: 0 times -inf is NaN in a gradient."
+    )
 
 
 # --- scale ----------------------------------------------------------------------------------------

@@ -56,8 +56,13 @@ LARGE_STEP = 0.5
 """Size of the change of a tensor that shows whether the tensor has any effect."""
 MIN_EFFECT = 1e-7
 RUN_REMEDY = (
-    f"(R, ...) with R = {RUNS}. Count axes from the last axis (-1), and use"
-    " seqattn.models.layers: Linear, LearnedVector and matmul accept the axis."
+    f"(R, ...) with R = {RUNS}. Use seqattn.Linear, and LearnedVector.broadcast_to for vectors, and"
+    " count axes from the last axis (-1); in a cell, use seqattn.recurrent_term and"
+    " seqattn.axis_of_features(weight)."
+)
+NAN_GRADIENT = (
+    "The likely mistake is an operation on scores of -inf, as at padding: 0 times -inf is NaN in a"
+    " gradient. Replace them by 0 before the operation, and put -inf back after it."
 )
 MIN_GRADIENT = 1e-6
 
@@ -139,6 +144,8 @@ class GradientTest:
             one[k] = 1.0
             numeric = self.change(name, one.view(tensor.shape), STEPS[0]) / (2 * STEPS[0])
             slope = 0.0 if gradient is None else float(gradient.flatten()[k])
+            if math.isnan(slope):
+                raise CheckFailedError(f"The gradient of {name} is NaN. {NAN_GRADIENT}")
             if (difference := abs(numeric - slope)) > worst:
                 index = torch.unravel_index(torch.tensor(k), tensor.shape)
                 worst, place = difference, tuple(int(i) for i in index)
@@ -301,6 +308,10 @@ def _compare_gradients(
     stack: StackedParams, together: Tensor, alone: StackedParams, k: int
 ) -> float:
     """Compare the gradient of run k in the stack with the gradient of this run alone."""
+    if together[k].isnan().any():
+        raise CheckFailedError(
+            f"The gradient of run {k + 1} of {RUNS} stacked runs contains NaN. {NAN_GRADIENT}"
+        )
     if not float(together[k].abs().max()) > MIN_GRADIENT:
         raise CheckFailedError(
             f"The largest gradient of run {k + 1} of {RUNS} stacked runs is"

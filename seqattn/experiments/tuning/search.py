@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from seqattn.config import OwnFile, leaves, upgrade_stored
+from seqattn.config import OwnFile
 from seqattn.config.searching import Range, Search
 from seqattn.data import load_data
 from seqattn.errors import CheckpointError, StorageError, UsageError, install_command
@@ -190,17 +190,17 @@ def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place:
     """Check that a stored search is the same as the new search.
 
     Raises:
-        UsageError: if the two searches differ (the message lists each key that differs), or if an
-            older version stored no config.
+        UsageError: if the two searches differ (the message lists each key that differs), or if the
+            stored search has no config.
     """
-    if not stored.keys() >= {"config", "ranges", "data"}:
+    if not stored.keys() >= {"config", "ranges", "data", "plugins"}:
         raise UsageError(
-            f"{place}: was made by an older version, which did not store the config of a search."
-            " Nothing in it was changed. Choose another --name."
+            f"{place}: does not contain the config of a search. Nothing in it was changed. Choose"
+            " another --name."
         )
-    config = _migrate_config(stored["config"], new["config"], place)
     old_ranges, new_ranges = (_range_texts(side["ranges"]) for side in (stored, new))
-    changes = [*_changes(config, new["config"]), *_changes(old_ranges, new_ranges, "--search ")]
+    changes = [*_changes(stored["config"], new["config"])]
+    changes += _changes(old_ranges, new_ranges, "--search ")
     changes += _plugin_changes(stored, new)
     if stored["data"] != new["data"]:
         changes.append("the content of the data files changed")
@@ -209,27 +209,6 @@ def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place:
             f"{place}: contains another search: {'; '.join(changes)}. Nothing in it was"
             " changed. Choose another --name."
         )
-
-
-def _migrate_config(
-    stored: Mapping[str, Any], new: Mapping[str, Any], place: str
-) -> dict[str, Any]:
-    """Convert a stored config to the keys of this version.
-
-    Args:
-        stored: the stored values by dotted path.
-        new: the config of this command, in the same form.
-        place: location of the stored config, for messages.
-    """
-    content: dict[str, Any] = {}
-    for dotted, value in stored.items():
-        *sections, key = dotted.split(".")
-        section = content
-        for name in sections:
-            section = section.setdefault(name, {})
-        section[key] = value
-    migrated = {".".join(at): value for at, value in leaves(upgrade_stored(content, place))}
-    return {key: value for key, value in migrated.items() if key in stored or key in new}
 
 
 def _changes(stored: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -241,10 +220,7 @@ def _changes(stored: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 
 def _plugin_changes(stored: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a text with both digests for each plugin whose digest only one of two searches has. A
-    search of an earlier version has no digests, so nothing is known about its plugins."""
-    if "plugins" not in stored:
-        return
+    """Yield a text with both digests for each plugin whose digest only one of two searches has."""
     old, now = stored["plugins"], new["plugins"]
     if not isinstance(old, Mapping):
         yield "the stored digests of the plugins cannot be read"

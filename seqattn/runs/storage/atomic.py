@@ -225,11 +225,17 @@ def open_atomic(
 
 
 def _create(temporary: Path) -> int:
-    """Create a file and the missing folders of its path, and return the descriptor of the file."""
+    """Create a file and the missing folders of its path, and return the descriptor of the file.
+
+    In a transaction, no folder is created: its files belong to a run, whose folder another process
+    may have removed.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         return os.open(temporary, flags, 0o666)
     except FileNotFoundError:
+        if _transaction.pending is not None:
+            raise
         temporary.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError:  # left by a killed process with the same PID
         temporary.unlink()
