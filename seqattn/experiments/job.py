@@ -220,12 +220,10 @@ class Job:
 
 
 def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], hint: str) -> None:
-    """Raise an error if a stop is requested and there are jobs to report.
+    """Raise an error if a stop is requested and there are jobs to report. The error names the run
+    folder of a single job, or the parent folder of several jobs.
 
     Args:
-        callbacks: the callbacks, which include the stop signal.
-        jobs: the jobs to report. The message contains the run folder of a single job, or the parent
-            folder of several jobs.
         hint: end of the sentence "saved to FOLDER ...", such as the epoch and how to continue.
 
     Raises:

@@ -161,10 +161,6 @@ def check_memory_of_runs(configs: Sequence[Config]) -> None:
     }  # fmt: skip
     for config in sizes.values():
         check_memory(config)
-    _check_data_fits(configs)
-
-
-def _check_data_fits(configs: Sequence[Config]) -> None:
     sections = {repr(config.data): config.data for config in configs}.values()
     needed = 0
     for section in sections:

@@ -73,21 +73,17 @@ def train_on_cluster(
     The run folders get the same files as if `train_many` trained the runs in this process.
 
     Args:
-        configs: each config with its run folder.
         address: see `RayCluster`.
         device: "cuda" or "auto" gives each task one GPU of the cluster. If the cluster has no GPU,
             "auto" uses the CPU.
         threads: number of threads of each task; None means one thread.
-        callbacks: progress callbacks and the stop signal.
-        provenance: see `Launch`.
-        before_writing: function that is called after all checks and before the first file is
-            written.
+        provenance, before_writing: see `Launch`.
     """
     callbacks = callbacks or Callbacks()
     groups = groups_to_train(configs)
     if not groups:
         return
-    _check_usable_keys(configs)
+    check_usable_keys(configs)
     total = sum(config.training.epochs for config, _ in configs)
     with _ray_connection(address, callbacks) as ray:
         gpus = _gpus_per_task(ray, device, threads or 1)
@@ -97,17 +93,25 @@ def train_on_cluster(
             callbacks.message(f"Restarting {partial} partially trained runs on the cluster.")
         remaining = sum(config.training.epochs for group in groups for config, _ in group)
         callbacks.begin(total - remaining, total)
-        _collect(ray, _submit(ray, groups, gpus, threads or 1, provenance or {}), callbacks)
+        remote = ray.remote(num_cpus=threads or 1, num_gpus=gpus, max_retries=MAX_RETRIES)
+        task = remote(train_on_worker)
+        tasks = {}
+        for group in groups:
+            submitted = task.remote(
+                [as_plain(config) for config, _ in group], plugin_contents(),
+                "cuda" if gpus else "cpu", threads or 1, dict(provenance or {}), str(Path.cwd()),
+            )  # fmt: skip
+            tasks[submitted] = group
+        _collect(ray, tasks, callbacks)
 
 
-def _check_usable_keys(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Check that no config has a key that a task cannot use. MLflow and Weights & Biases need the
-    folder of all outputs and the path of the run in this folder, but a task trains in a temporary
-    folder, often on another machine. A task also starts over a run that has been stopped, so
-    `training.start_from` might give this run other weights than before.
+def check_usable_keys(configs: Sequence[tuple[Config, RunFolder]]) -> None:
+    """Check that no config has a key that a task cannot use.
 
-    Raises:
-        UsageError: if a config has such a key.
+    MLflow and Weights & Biases need the folder of all outputs and the path of the run in this
+    folder, but a task trains in a temporary folder, often on another machine. A task also starts
+    over a run that has been stopped, so `training.start_from` might give this run other weights
+    than before.
     """
     if any(config.training.start_from is not None for config, _ in configs):
         raise UsageError(
@@ -120,22 +124,6 @@ def _check_usable_keys(configs: Sequence[tuple[Config, RunFolder]]) -> None:
                 f"logging.{key}: runs on a Ray cluster cannot be recorded. Set logging.{key}=false,"
                 " or compare without --engine ray."
             )
-
-
-def _submit(
-    ray: Any, groups: Sequence[RunGroup], gpus: int, threads: int, provenance: Mapping[str, Any]
-) -> dict[Any, RunGroup]:
-    """Submit a task for each group, and return the group of each task."""
-    remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=MAX_RETRIES)(train_on_worker)
-    tasks, device = {}, "cuda" if gpus else "cpu"
-    for group in groups:
-        configs = [config for config, _ in group]
-        task = remote.remote(
-            [as_plain(config) for config in configs], plugin_contents(), device, threads,
-            dict(provenance), str(Path.cwd()),
-        )  # fmt: skip
-        tasks[task] = group
-    return tasks
 
 
 def _collect(ray: Any, tasks: dict[Any, RunGroup], callbacks: Callbacks) -> None:
@@ -158,12 +146,8 @@ def _collect(ray: Any, tasks: dict[Any, RunGroup], callbacks: Callbacks) -> None
 
 
 def _gpus_per_task(ray: Any, device: str, threads: int) -> int:
-    """Return the number of GPUs of each task, 0 or 1.
-
-    Raises:
-        UsageError: if no machine has enough cores, or if `device` is "cuda" and no machine has a
-            GPU. Without these errors, a task would wait forever.
-    """
+    """Return the number of GPUs of each task, 0 or 1. Too few cores, or no GPU although `device` is
+    "cuda", is an error, because a task would wait forever."""
     gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
     if device == "cuda" and not gpus:
         raise UsageError("--device cuda: no machine of the cluster has a GPU.")
@@ -372,13 +356,8 @@ def _check_connection(address: str, callbacks: Callbacks) -> None:
 
 
 def _check_port(address: str) -> None:
-    """Check that an address has a valid form and an open port.
-
-    Raises:
-        UsageError: if the address is neither `auto` nor of the form host:port or
-            ray://host:port.
-        DistributedError: if the port is closed.
-    """
+    """Check that an address (auto, host:port or ray://host:port) is valid, and that its port is
+    open."""
     if address == "auto":
         return
     host, colon, port = address.removeprefix("ray://").rpartition(":")
