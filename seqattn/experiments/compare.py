@@ -63,9 +63,7 @@ def run_comparison(
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
     path = output_dir / comparison.name
     draw = launch.draw_comparison
-    if (
-        draw is None
-    ):  # imported here, so that an error of matplotlib is reported before the training
+    if draw is None:  # an error of matplotlib is reported before the training
         from seqattn.plots import comparison_pictures
 
         draw = comparison_pictures.draw_comparison

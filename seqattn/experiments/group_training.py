@@ -31,6 +31,7 @@ from seqattn.training import (
     GatheredBatch,
     ProcessGroup,
     RunProgress,
+    RunState,
     TrainingRun,
     batch_of,
     train_models,

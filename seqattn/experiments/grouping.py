@@ -45,11 +45,7 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
 
     Memory limits the size of new groups. Jobs that are finished or have a checkpoint count toward
     this limit, so a stop does not move the boundaries between groups."""
-    cohorts = []
-    for cohort in _cohorts(jobs):
-        group_ids = {_saved_group_id(job) for job in cohort} - {None}
-        restarted = {job for group_id in group_ids for job in _partially_saved(cohort, group_id)}
-        cohorts.append([job.restarted() if job in restarted else job for job in cohort])
+    cohorts = [_restart_partially_saved(cohort) for cohort in _cohorts(jobs)]
     resumed: dict[tuple[str, str | None], list[Job]] = {}
     for job in itertools.chain(*cohorts):
         if job.state is not None:
@@ -122,17 +118,21 @@ def _saved_group_id(job: Job) -> str | None:
     return job.state.slot.group_id if job.state is not None and job.state.slot is not None else None
 
 
-def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
-    """Return the runs of a group if a stop interrupted the first save of the group, otherwise an
-    empty list.
+def _restart_partially_saved(cohort: Sequence[Job]) -> list[Job]:
+    """Restart the runs of each group if a stop interrupted the first save of the group: some of its
+    runs have a checkpoint, the others have none, and no run has an earlier checkpoint."""
 
-    After such a stop, some runs of the group have a checkpoint, the other runs have no checkpoint,
-    and no run has an earlier checkpoint."""
-    saved = {job for job in cohort if _saved_group_id(job) == group_id}
-    whole = [job for job in cohort if job in saved or (not job.state and job.previous_environment)]
-    has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
-    is_partial = len(whole) > len(saved) and not has_earlier and _group_id(whole) == group_id
-    return whole if is_partial else []
+    def partially_saved(group_id: str | None) -> list[Job]:
+        saved = {job for job in cohort if _saved_group_id(job) == group_id}
+        unsaved = {job for job in cohort if not job.state and job.previous_environment}
+        whole = [job for job in cohort if job in saved | unsaved]
+        has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
+        is_partial = len(whole) > len(saved) and not has_earlier and _group_id(whole) == group_id
+        return whole if is_partial else []
+
+    group_ids = set(map(_saved_group_id, cohort)) - {None}
+    restarted = {*itertools.chain(*map(partially_saved, group_ids))}
+    return [job.restarted() if job in restarted else job for job in cohort]
 
 
 def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:

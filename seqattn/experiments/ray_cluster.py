@@ -79,27 +79,27 @@ def train_on_cluster(
         threads: number of threads of each task; None means one thread.
         provenance, before_writing: see `Launch`.
     """
-    callbacks = callbacks or Callbacks()
+    callbacks, threads = callbacks or Callbacks(), threads or 1
     groups = groups_to_train(configs)
     if not groups:
         return
     check_usable_keys(configs)
     total = sum(config.training.epochs for config, _ in configs)
     with _ray_connection(address, callbacks) as ray:
-        gpus = _gpus_per_task(ray, device, threads or 1)
+        gpus = _gpus_per_task(ray, device, threads)
         before_writing()
         partial = sum(folder.last.exists() for group in groups for _, folder in group)
         if partial:
             callbacks.message(f"Restarting {partial} partially trained runs on the cluster.")
         remaining = sum(config.training.epochs for group in groups for config, _ in group)
         callbacks.begin(total - remaining, total)
-        remote = ray.remote(num_cpus=threads or 1, num_gpus=gpus, max_retries=MAX_RETRIES)
+        remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=MAX_RETRIES)
         task = remote(train_on_worker)
         tasks = {}
         for group in groups:
             submitted = task.remote(
                 [as_plain(config) for config, _ in group], plugin_contents(),
-                "cuda" if gpus else "cpu", threads or 1, dict(provenance or {}), str(Path.cwd()),
+                "cuda" if gpus else "cpu", threads, dict(provenance or {}), str(Path.cwd()),
             )  # fmt: skip
             tasks[submitted] = group
         _collect(ray, tasks, callbacks)

@@ -116,16 +116,7 @@ def train_many(
             locks.lock_new(job.folder for job in pending)
             log_rounding_changes(jobs, resources.environment, callbacks)
             prepare_folders(pending, resources.environment)
-            if len(pending) == 1:
-                (job,) = pending
-                part, floor = job.data.validation, None
-                if part.ideal is not None:
-                    floor = forecast_mse(part.ideal, part, job.data.scaling.target.scale)
-                callbacks.run_info({"seed": job.config.seed, "noise_floor": floor})
-            callbacks.begin(
-                sum(job.position[0] for job in pending),
-                sum(job.config.training.epochs for job in pending),
-            )
+            _begin_progress(pending, callbacks)
             jobs = _replace_jobs(jobs, _train_groups(groups, resources, callbacks, launch.workers))
             has_pictures_to_draw = plots and any(job.summary is not None for job in jobs)
             hint = RESUME_HINT if has_pictures_to_draw else NOTHING_MISSING
@@ -234,6 +225,17 @@ def _show_ended_runs(jobs: Sequence[Job], callbacks: Callbacks) -> None:
         callbacks.message(
             f"{diverged} of {len(jobs)} runs diverged in an earlier call and are not trained again."
         )
+
+
+def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
+    if len(pending) == 1:
+        (job,) = pending
+        part, floor = job.data.validation, None
+        if part.ideal is not None:
+            floor = forecast_mse(part.ideal, part, job.data.scaling.target.scale)
+        callbacks.run_info({"seed": job.config.seed, "noise_floor": floor})
+    finished = sum(job.position[0] for job in pending)
+    callbacks.begin(finished, sum(job.config.training.epochs for job in pending))
 
 
 # --- several seeds of one config ------------------------------------------------------------------

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -43,7 +44,7 @@ from typing import Any, cast
 from seqattn.analysis.evaluation.load_run import SplitsChangedWarning
 from seqattn.config import OwnFile, PluginChangedWarning, RenamedKeyWarning, as_plain, extension
 from seqattn.config.plugins import load_received, plugin_contents
-from seqattn.data import Splits, Windows
+from seqattn.data import Windows
 from seqattn.data.tasks import naive_forecast_of
 from seqattn.errors import DistributedError, Interrupted, SeqattnError
 from seqattn.experiments.group_training import Resources, describe_saved, log_end, train_group
@@ -128,26 +129,27 @@ def reason_for_one_process(groups: Sequence[Sequence[Job]], resources: Resources
         return "the device is not the CPU"
     if resources.processes is not None:
         return "several processes share the run"
+    if (reason := _reason_of_main_module()) is not None:
+        return reason
+    jobs = [*itertools.chain(*groups)]
+    if any(job.config.logging.mlflow or job.config.logging.wandb for job in jobs):
+        return "MLflow or Weights & Biases records the runs"
+    for data in {id(job.data): job.data for job in jobs}.values():
+        parts = (data.train, data.validation, data.test, data.baseline_part)
+        is_on_disk = any(isinstance(part, Windows) and part.is_on_disk for part in parts)
+        if is_on_disk or any(map(is_gathered, parts[:2])):
+            return "the data are read from the disk cache, or are too large for memory"
+    return None
+
+
+def _reason_of_main_module() -> str | None:
     main = getattr(sys.modules["__main__"], "__file__", None)
     if main is not None and not Path(main).is_file():
         return "the main script has no file, for example because it comes from standard input"
     plugins = extension.SOURCES.values()
     if any(source.module == "__main__" and not source.path for source in plugins):
         return "a plugin is defined in a notebook or in an interactive session"
-    jobs = [job for group in groups for job in group]
-    if any(job.config.logging.mlflow or job.config.logging.wandb for job in jobs):
-        return "MLflow or Weights & Biases records the runs"
-    if any(map(_stays_here, {id(job.data): job.data for job in jobs}.values())):
-        return "the data are read from the disk cache, or are too large for memory"
     return None
-
-
-def _stays_here(data: Splits) -> bool:
-    """Return whether data must not be copied to workers."""
-    if is_gathered(data.train) or is_gathered(data.validation):
-        return True
-    parts = (data.train, data.validation, data.test, data.baseline_part)
-    return any(isinstance(part, Windows) and part.is_on_disk for part in parts)
 
 
 # --- the task of a worker -------------------------------------------------------------------------
