@@ -49,10 +49,7 @@ def run_comparison(
     Finished runs are not trained again.
 
     Args:
-        output_dir: parent of the comparison folder.
-        plots: whether to draw the pictures of each run, too.
         device, threads, callbacks, launch: see `train_many`.
-        ray: the cluster that trains the runs; None to train the runs without Ray.
 
     Returns:
         the result of all seeds in the folder, including those of earlier calls.
@@ -136,9 +133,6 @@ def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[]
 
     Yields:
         a function that writes the manifest. Call it after all checks.
-
-    Raises:
-        FolderLockedError: if another process writes to the folder.
     """
     with contextlib.ExitStack() as locks:
         exists = not RunFolder(path).is_available

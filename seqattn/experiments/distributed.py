@@ -161,11 +161,6 @@ def run_worker(
 ) -> None:
     """Train a run together with process 0 until training ends.
 
-    Args:
-        device: "auto", "cpu" or "cuda".
-        threads: number of torch threads; None means one thread.
-        stop: function that returns the number of the signal that requests a stop, or 0.
-
     Raises:
         DistributedError: if another process has a different config or different data, or if another
             process fails.

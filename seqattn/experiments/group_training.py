@@ -46,11 +46,8 @@ class Resources:
     """The device, threads and processes that train a group.
 
     Attributes:
-        device: device of the models and data.
         threads: number of threads that torch uses on the CPU; None to choose the number.
         environment: entries of `environment.json` that all runs share.
-        processes: the processes that share every batch of a single run; None if this process is
-            alone.
         workers: number of processes that train groups at the same time. With several workers, each
             worker uses one thread, unless `threads` is given or a resumed run keeps its earlier
             number.
@@ -192,7 +189,8 @@ def _unusable(job: Job) -> list[str]:
     """Return a line for each checkpoint that this resume skipped, with the reason.
 
     Checkpoints that an earlier resume skipped are left out. If the run starts over because other
-    runs of its group have no checkpoint, the last line states this."""
+    runs of its group have no checkpoint, the last line states this.
+    """
     known = job.previous_environment.get("skipped_checkpoints", ())
     skipped = list(job.skipped_checkpoints[len(known) :])
     if not job.is_restarted:

@@ -44,7 +44,8 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
     step.
 
     Memory limits the size of new groups. Jobs that are finished or have a checkpoint count toward
-    this limit, so a stop does not move the boundaries between groups."""
+    this limit, so a stop does not move the boundaries between groups.
+    """
     cohorts = [_restart_partially_saved(cohort) for cohort in _cohorts(jobs)]
     resumed: dict[tuple[str, str | None], list[Job]] = {}
     for job in itertools.chain(*cohorts):
@@ -69,7 +70,8 @@ def groups_to_train(
 ) -> list[list[tuple[Config, RunFolder]]]:
     """Return the groups of the runs that have epochs left, for machines that have no checkpoints.
 
-    Runs with results are left out."""
+    Runs with results are left out.
+    """
     for _, folder in configs:
         check_folder_available(folder, resume=True, overwrite=False)
     check_memory_of_runs([config for config, _ in configs])
@@ -83,7 +85,8 @@ def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """Yield groups for machines that have no checkpoints, where each run starts over.
 
     A run that has epochs left starts with its original group, unless a member of that group already
-    has results."""
+    has results.
+    """
     for cohort in _cohorts(jobs):
         pending = [job for job in cohort if job.is_pending and not job.is_trained]
         has_results = any(job.summary for job in cohort)
@@ -139,7 +142,8 @@ def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
     """Split the runs of one group into groups whose runs have the same position.
 
     The groups of runs that have not ended come first. The groups of runs that have ended, but lack
-    their results, come last."""
+    their results, come last.
+    """
     taken = set[Path]()
     for group in _groups_at_common_position(members):
         taken.update(job.folder.path for job in group)
@@ -157,7 +161,8 @@ def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
     All runs began in one group. After a stop between two files of a common save, some runs are one
     save ahead. Such a run returns to its previous checkpoint. A run that diverged, or ended without
     results, also returns to its checkpoint at the common position if it ended after this position,
-    because a run influences the choice of kernels for its group until the run ends."""
+    because a run influences the choice of kernels for its group until the run ends.
+    """
     without_results = [job for job in members if job.summary is None]
     left = sorted(without_results, key=lambda job: job.end_position is not None)
     with_previous = len({job.position for job in members}) > 1

@@ -135,7 +135,8 @@ class Job:
 
         `environment.json` describes the last start of the run. Training may have ended before the
         first save after this start, so the entries of the checkpoint replace the entries of the
-        file."""
+        file.
+        """
         return self.previous_environment if self.state is None else {
             **self.previous_environment, **self.state.environment
         }  # fmt: skip

@@ -220,10 +220,6 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     """Check that a run can be resumed with a config. The config may differ from the checkpoint's
     config only in the keys of `MUTABLE_ON_RESUME`.
 
-    Args:
-        before: config of the checkpoint.
-        epoch: number of finished epochs.
-
     Raises:
         ConfigError: if a change of the config would result in another run, or if the config has
             fewer epochs than the run has finished.

@@ -127,11 +127,7 @@ def check_usable_keys(configs: Sequence[tuple[Config, RunFolder]]) -> None:
 
 
 def _collect(ray: Any, tasks: dict[Any, RunGroup], callbacks: Callbacks) -> None:
-    """Write the run folders of each group when its task ends.
-
-    Raises:
-        SeqattnError, Interrupted: see `train_on_cluster`.
-    """
+    """Write the run folders of each group when its task ends."""
     while tasks:
         # Without `num_returns`, a stop would discard all finished tasks except one.
         done, _ = ray.wait([*tasks], num_returns=len(tasks), timeout=POLL_INTERVAL_SECONDS)
@@ -177,9 +173,6 @@ def train_on_worker(
             a plugin can be unpickled only after the plugin is loaded.
         plugins: the loaded plugins with the contents of their files, because this machine may not
             have the files; see `plugin_contents`.
-        device: "cpu" or "cuda".
-        threads: number of torch threads.
-        provenance: see `Launch`.
         folder: working directory of the command, for relative paths of data files.
 
     Returns:
@@ -210,11 +203,7 @@ def _read_files(run_dir: Path) -> FileContents:
 
 
 def _task_result(ray: Any, task: Any) -> list[FileContents]:
-    """Return the files of each run from a task that has ended.
-
-    Raises:
-        DistributedError: if the task failed, or if its machines failed too often.
-    """
+    """Return the files of each run from a task that has ended."""
     try:
         result: list[FileContents] | tuple[int, str] = ray.get(task)
     except ray.exceptions.RayTaskError as error:
@@ -246,7 +235,8 @@ def _write_run_folders(
     complete, and a summary with results implies that the whole group is on disk. The summaries are
     therefore written last. The summaries of diverged runs come first, and the summaries with
     results follow. The files of an earlier, partial training remain until all new files are on
-    disk."""
+    disk.
+    """
     allow_open_files(len(contents))  # one lock for each run
     with contextlib.ExitStack() as locks:
         for folder, _ in contents:
@@ -284,12 +274,7 @@ def _write_run_folders(
 @contextlib.contextmanager
 def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
     """Return a context manager that connects to a cluster, or starts a cluster and stops it at the
-    end of the block. The context manager yields the module `ray`.
-
-    Raises:
-        UsageError: if Ray is not installed, or if the address is invalid.
-        DistributedError: if the cluster cannot be reached or started.
-    """
+    end of the block. The context manager yields the module `ray`."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -323,12 +308,7 @@ def _init_options(address: str | None) -> dict[str, Any]:
 
 def _check_connection(address: str, callbacks: Callbacks) -> None:
     """Check that the cluster can be reached. The check runs in a child process, because Ray kills a
-    process that connects to a server other than a Ray cluster.
-
-    Raises:
-        DistributedError: if the cluster cannot be reached.
-        Interrupted: on SIGINT or SIGTERM.
-    """
+    process that connects to a server other than a Ray cluster."""
     code = f"import ray; ray.init(address={address!r}, **{_init_options(address)!r})"
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen([sys.executable, "-c", code], stdout=output, stderr=output)

@@ -173,14 +173,7 @@ def log_rounding_changes(
 def draw_missing_pictures(
     jobs: Sequence[Job], callbacks: Callbacks, draw: Callable[[RunFolder], Generator[Path]] | None
 ) -> None:
-    """Draw the pictures of each finished run that lacks a picture.
-
-    Args:
-        jobs: the runs. A run without a summary has no pictures.
-        callbacks: progress callbacks and the stop signal.
-        draw: function that writes the pictures of a run and yields their paths; None for
-            `run_pictures.draw_run`.
-    """
+    """Draw the pictures of each finished run that lacks a picture."""
     jobs = [
         job for job in jobs
         if job.summary is not None and not all(file.exists() for file in job.folder.pictures)
@@ -279,7 +272,6 @@ class FolderSession(Session):
     """A session that saves to run folders and reports to callbacks.
 
     Args:
-        writers: the writer of each run.
         background: thread that writes the files of a single run while training continues. With
             None, training waits until the files of all runs are written in one transaction.
     """
@@ -376,7 +368,6 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
     same time.
 
     Args:
-        job: a job whose training has ended.
         model: model of the job's config, on the device that trained the run. This function copies
             the best weights into the model.
         references: reference losses that are known already. The function adds missing ones.

@@ -87,13 +87,10 @@ def train_many(
     restored at the end.
 
     Args:
-        device: "cpu", "cuda" or "auto".
         threads: number of threads that torch uses on the CPU; None to choose the number
             automatically. With None, a resumed run keeps its number of threads.
-        resume: whether to continue existing runs.
         overwrite: whether to replace existing runs. The files of an existing run remain until the
             first save of the new run.
-        plots: whether to draw the pictures of each run.
 
     Returns:
         a job for each config, in the same order. Each job contains a summary, or the

@@ -33,9 +33,7 @@ class VerifyResult:
     """The result of `verify_resume`.
 
     Attributes:
-        steps: number of training steps of each of the two runs.
         stops: steps after which the second run was stopped.
-        compared: number of tensors, values and files that were compared.
         difference: description of the first difference, or None if there is no difference.
     """
 
@@ -57,11 +55,7 @@ def verify_resume(
     the two runs. After each stop, the second run is resumed from its checkpoint on disk.
 
     Args:
-        config: config of both runs.
-        folder: an empty folder, in which both run folders are created.
-        device: "cpu", "cuda" or "auto".
         stops: number of stops. There are fewer stops if the run has too few steps.
-        message: function that is called with a line for each stop.
 
     Raises:
         UsageError: if the run has only one step.

@@ -122,7 +122,8 @@ def reason_for_one_process(groups: Sequence[Sequence[Job]], resources: Resources
     Runs on a GPU and runs that several processes share must be trained in this process. MLflow and
     Weights & Biases record all runs of a command from one process. Data that are read from disk
     during training would need another copy on disk for each worker. A worker cannot import a plugin
-    or a main module that has no file."""
+    or a main module that has no file.
+    """
     if len(groups) <= 1:
         return "the runs are trained side by side, as one group"
     if resources.device.type != "cpu":
@@ -167,10 +168,8 @@ class WorkerTask:
     Attributes:
         configs: the configs as plain data, because a worker cannot unpickle a plugin's config
             section before it has loaded the plugin.
-        plugins: the loaded plugins; see `plugin_contents`.
         jobs: the pickled jobs. Their data lack the naive baseline, which may be a function that
             cannot be pickled.
-        resources: the device, threads and environment.
         variables: the environment variables of the parent process. A worker starts with the
             variables of the fork server, which may be older.
         start_method: the start method of `multiprocessing` that the parent process has selected;
@@ -312,15 +311,7 @@ FILES_PER_WORKER = 3
 
 @dataclass
 class _Worker:
-    """A worker process.
-
-    Attributes:
-        process: the process.
-        group: the index of its group.
-        memory: the estimated memory of the group in bytes.
-        task: the task; None after the task is sent.
-        is_ready: whether the worker has reported that it is ready.
-    """
+    """A worker process."""
 
     process: Any
     group: int
@@ -334,11 +325,8 @@ class _Pool:
     """The workers of one command, and their results.
 
     Attributes:
-        groups: the groups to train.
-        count: maximum number of workers at the same time.
         trained: the jobs, with their results, of each group whose worker has finished the training,
             by the index of the group.
-        error: the first error of a worker.
         waiting: the indices of the groups that wait for a worker, sorted by expected time; the
             group with the longest time is last.
         next_task: the task of the last group in `waiting`; None if it is not pickled yet.

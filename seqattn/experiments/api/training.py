@@ -232,11 +232,7 @@ def compare(
 
 
 def _needs_run(resume: bool | Literal["auto"]) -> bool:
-    """Return whether a run must exist already.
-
-    Raises:
-        UsageError: if `resume` is neither True, False nor "auto".
-    """
+    """Return whether a run must exist already."""
     if resume not in (True, False, "auto"):
         raise UsageError(f'resume={resume!r}: expected True, False or "auto".')
     return resume != "auto" and resume
@@ -263,10 +259,6 @@ def _resolve(
         changes: the changed values.
         frames: the DataFrames by the key of the section `data` that they replace. Unless the source
             is a `Config`, the values of these keys in the result are placeholders.
-
-    Raises:
-        UsageError: if there are changes for a `Config`, or if there are DataFrames for a `Config`
-            whose `data.kind` is not `file`.
     """
     if not isinstance(source, Config):
         kind = [("data.kind", "file")] if frames else []

@@ -86,8 +86,7 @@ def _shape_mistake(shape: tuple[int, ...], probe: Probe) -> str:
 def check_weights(case: ContractCase) -> str:
     """Check that weights are 0 at padding. Unless the weights are signed, also check that they are
     non-negative, and that each row sums to 1. If `AttentionMap.meaning` is "partial", a row may
-    also sum to less than 1.
-    """
+    also sum to less than 1."""
     case.require_finite()
     if not case.free.attention:
         raise NotApplicableError("the forecast has no attention weights.")
@@ -298,8 +297,7 @@ MIN_FORCING_EFFECT = 1e-9
 
 def check_decoder_steps(case: ContractCase) -> str:
     """Check that computing all decoder steps at once gives the same results as computing them one
-    at a time, and that free running equals teacher forcing on the model's own forecast.
-    """
+    at a time, and that free running equals teacher forcing on the model's own forecast."""
     case.require_finite()
     worst = max(_check_lengths_of_forecasts(case), _check_forcing(case))
     if isinstance(case.model, RecurrentModel):
@@ -463,8 +461,7 @@ def check_build(case: ContractCase) -> str:
 
 def check_checkpoint(case: ContractCase) -> str:
     """Check that models with equal parameters give equal forecasts. A checkpoint then contains all
-    that a forecast needs.
-    """
+    that a forecast needs."""
     source, _ = case.sequences
     one, other = case.build(1), case.build(2)
     other.load_state_dict(one.state_dict())
@@ -495,8 +492,7 @@ def check_checkpoint(case: ContractCase) -> str:
 
 def check_state(case: ContractCase) -> str:
     """Check that a forecast does not change the module, and that forecasts do not depend on earlier
-    forecasts.
-    """
+    forecasts."""
     model = case.build()
     before, attributes = copy.deepcopy(model.state_dict()), _attributes(model)
     (source, target), (other, _) = case.random_sequences(0), case.random_sequences(1)
@@ -577,8 +573,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 def check_finite(case: ContractCase) -> str:
     """Check that results and, except for whole models, gradients are finite for ordinary, large and
-    zero inputs in float32.
-    """
+    zero inputs in float32."""
     model = case.build().float()
     sizes = {"ordinary": 1.0, f"large (times {MAX_INPUT:g})": MAX_INPUT, "zero": 0.0}
     for words, size in sizes.items():

@@ -50,14 +50,12 @@ class TuneResult:
     """The result of a search.
 
     Attributes:
-        path: the search folder.
         trials: a row for each trial that ended, the best first, with the keys `trial` (number),
             `state` (complete, pruned, refused, fail or interrupted), `loss`, `values`, `epochs` and
             `reason` (for the states fail and refused).
         importance: importance of each key (the values sum to 1); empty if the importance cannot be
             computed.
         no_importance: reason why `importance` is empty; otherwise "".
-        best: the values of the best trial.
     """
 
     path: Path
@@ -69,16 +67,7 @@ class TuneResult:
 
 @dataclass(frozen=True)
 class TrialLoop:
-    """The loop over the trials of one call of `tune`.
-
-    Attributes:
-        study: the study of the search.
-        search: the config and the ranges.
-        path: the search folder.
-        device, threads: see `train_many`.
-        callbacks: progress callbacks for the epochs of all trials, and the stop signal.
-        message: function that is called with a line for the user, such as the result of a trial.
-    """
+    """The loop over the trials of one call of `tune`."""
 
     study: optuna.Study
     search: Search
@@ -149,11 +138,7 @@ class TrialLoop:
         trials.requeue(self.study, self.search, self.study.trials[trial.number])
 
     def _train(self, trial: optuna.Trial, name: str, values: Mapping[str, Any]) -> float:
-        """Train a trial and return its best validation loss.
-
-        Raises:
-            TrialPruned: if the pruner ends the trial; see `trials.build_pruner`.
-        """
+        """Train a trial and return its best validation loss."""
         config = self.search.config(values)
         self.study.pruner = trials.build_pruner(
             config.training, are_comparable=self._are_comparable
