@@ -74,7 +74,10 @@ def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | 
     """
     changes = list[str]()
     if before.get("device") is not None:
-        old, new = _device_in_words(before), _device_in_words(now)
+        old, new = (
+            f"{found['device']} ({found['gpu']})" if found.get("gpu") else str(found["device"])
+            for found in (before, now)
+        )  # fmt: skip
         if old != new:
             changes.append(f"device {old} -> {new}")
     old_processor, processor = before.get("processor"), now.get("processor")
@@ -93,11 +96,6 @@ def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | 
         f"Changed since the checkpoint was saved: {', '.join(changes)}. This changes the rounding,"
         " so the results will differ from those of a run without this change."
     )
-
-
-def _device_in_words(environment: Mapping[str, Any]) -> str:
-    device, gpu = str(environment["device"]), environment.get("gpu")
-    return f"{device} ({gpu})" if gpu else device
 
 
 def find_git_revision(config_path: Path | None) -> str | None:

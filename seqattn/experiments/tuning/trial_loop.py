@@ -110,7 +110,7 @@ class TrialLoop:
                     not isinstance(error, NonFiniteError),
                     " ".join(str(error).split()),
                 )
-                trials.fail(self.study, trial, reason, refused=refused)
+                trials.end(self.study, trial, TrialState.FAIL, reason=reason, refused=refused)
                 self.message(f"{name}: {'refused' if refused else 'failed'} with {text}: {reason}")
         except optuna.exceptions.UpdateFinishedTrialError:
             self.message(f"{name}: ended by another process; its run folder is kept")

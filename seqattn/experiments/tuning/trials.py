@@ -332,31 +332,27 @@ def wait_until(condition: Callable[[], bool]) -> None:
 # --- how trials end -------------------------------------------------------------------------------
 
 
-def end(study: optuna.Study, trial: Trial, state: TrialState, loss: float | None = None) -> None:
-    """Record the end of a trial.
+def end(
+    study: optuna.Study, trial: Trial, state: TrialState, loss: float | None = None, *,
+    reason: str = "", refused: bool = False,
+) -> None:  # fmt: skip
+    """Record the end of a trial: with its best validation loss if it is complete, or with the error
+    message if it failed. A refused trial had an invalid config or invalid data; any other failed
+    trial diverged.
 
     Raises:
         UpdateFinishedTrialError: if another process has ended the trial.
     """
+    if reason:
+        trial.set_user_attr(REASON_ATTR, reason)
+    if refused:
+        trial.set_user_attr(REFUSED_ATTR, True)
     try:
         study.tell(trial, loss, state=state)
     except ValueError:
         if study.trials[trial.number].state == TrialState.RUNNING:
             raise
         raise optuna.exceptions.UpdateFinishedTrialError from None
-
-
-def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = False) -> None:
-    """Record that a trial ended without a loss, and store the error message in one line.
-
-    Args:
-        refused: whether the config or the data of the trial were invalid. False means that training
-            diverged.
-    """
-    trial.set_user_attr(REASON_ATTR, reason)
-    if refused:
-        trial.set_user_attr(REFUSED_ATTR, True)
-    end(study, trial, TrialState.FAIL)
 
 
 def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
