@@ -507,7 +507,10 @@ def check_state(case: ContractCase) -> str:
     with torch.no_grad(), train_mode(model):
         model(other, target, source_lengths=case.lengths, teacher_forcing=always)
     difference = tensor_difference(forecast(source), first)
-    stored = _changed(attributes, _attributes(model))
+    stored = [
+        name for name, value in _attributes(model).items()
+        if name not in attributes or not _equal(attributes[name], value)
+    ]  # fmt: skip
     where = f" The module stores {', '.join(f'`{name}`' for name in stored)}." if stored else ""
     if difference.value > 0:
         cause = "the module keeps state." if stored else (
@@ -545,11 +548,6 @@ def _attributes(model: nn.Module) -> dict[str, Any]:
                 place = f"{module_name}.{name}".lstrip(".")
                 found[place] = value if callable(value) else copy.deepcopy(value)
     return found
-
-
-def _changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    return [name for name, value in after.items()
-            if name not in before or not _equal(before[name], value)]  # fmt: skip
 
 
 def _equal(one: Any, other: Any) -> bool:

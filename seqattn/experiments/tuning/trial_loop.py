@@ -170,7 +170,15 @@ def write_trials(study: optuna.Study, search: Search, path: Path) -> list[dict[s
         the rows of the trials, the best first; see `TuneResult`.
     """
     rows = _trial_rows(study, search)
-    atomic_write(path / "trials.csv", _trials_csv(rows, search))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "state", "validation_loss", "epochs", *search.paths, "reason"])
+    for row in rows:
+        values = [trials.yaml_text(row["values"][key]) for key in search.paths]
+        writer.writerow(
+            [row["trial"], row["state"], row["loss"], row["epochs"], *values, row["reason"]]
+        )
+    atomic_write(path / "trials.csv", text.getvalue().encode())
     if rows and rows[0]["state"] == "complete":
         best = search.config(rows[0]["values"]).model_copy(update={"name": f"{search.name}-best"})
         atomic_write(path / "best.yaml", to_yaml(best).encode())
@@ -260,15 +268,3 @@ def _key_importance(study: optuna.Study, search: Search) -> tuple[dict[str, floa
     if not total > MIN_DIVERGENCE:
         return {}, too_little
     return {key: value / total for key, value in values.items()}, ""
-
-
-def _trials_csv(rows: list[dict[str, Any]], search: Search) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "state", "validation_loss", "epochs", *search.paths, "reason"])
-    for row in rows:
-        values = [trials.yaml_text(row["values"][path]) for path in search.paths]
-        writer.writerow(
-            [row["trial"], row["state"], row["loss"], row["epochs"], *values, row["reason"]]
-        )
-    return text.getvalue().encode()
