@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from seqattn.analysis.comparison.checks import check_variants
 from seqattn.analysis.comparison.reading import collect_result, find_seed_folders
@@ -50,11 +49,7 @@ def run_comparison(
     Finished runs are not trained again.
 
     Args:
-        comparison: the variants and seeds.
-        output_dir: parent of the comparison folder.
-        plots: whether to draw the pictures of each run, too.
         device, threads, callbacks, launch: see `train_many`.
-        ray: the cluster that trains the runs; None to train the runs without Ray.
 
     Returns:
         the result of all seeds in the folder, including those of earlier calls.
@@ -64,7 +59,11 @@ def run_comparison(
     """
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
     path = output_dir / comparison.name
-    draw = launch.draw_comparison or _import_drawing()
+    draw = launch.draw_comparison
+    if draw is None:  # an error of matplotlib is reported before the training
+        from seqattn.plots import comparison_pictures
+
+        draw = comparison_pictures.draw_comparison
     configs = [
         (comparison.config_of(variant, seed), RunFolder(path / variant.name / f"seed-{seed}"))
         for variant in comparison.variants
@@ -90,35 +89,39 @@ def run_comparison(
                 interrupted.exit_code - 128,
                 f"saved to {path}; run the same command again to continue.",
             ) from None
-        return _write_result(path, comparison, callbacks, draw)
+        result = _collect_result(path, comparison)
+        seeds = {seed for variant in result.variants for seed in variant.folders}
+        if earlier := sorted(seeds - set(comparison.seeds)):
+            callbacks.message(
+                f"{path} also contains seeds of earlier commands ({', '.join(map(str, earlier))})."
+                " The tables and pictures include them."
+            )
+        if write_tables(result):
+            (path / PAGE).unlink(missing_ok=True)  # the report shows the old numbers
+        draw(result)
+        return result
 
 
-def _import_drawing() -> Callable[[ComparisonResult], None]:
-    """Import the function that draws the pictures in this process. An error of matplotlib is then
-    reported before the training."""
-    from seqattn.plots.comparison_pictures import draw_comparison
+def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
+    """Collect the results of all seeds in the folder.
 
-    return draw_comparison
-
-
-def _write_result(
-    path: Path,
-    comparison: ComparisonPlan,
-    callbacks: Callbacks,
-    draw: Callable[[ComparisonResult], None],
-) -> ComparisonResult:
-    """Write the tables and pictures that describe all runs in the folder."""
-    result = _collect_result(path, comparison)
-    seeds = {seed for variant in result.variants for seed in variant.folders}
-    if earlier := sorted(seeds - set(comparison.seeds)):
-        callbacks.message(
-            f"{path} also contains seeds of earlier commands ({', '.join(map(str, earlier))})."
-            " The tables and pictures include them."
-        )
-    if write_tables(result):
-        (path / PAGE).unlink(missing_ok=True)  # the report shows the old numbers
-    draw(result)
-    return result
+    `read_comparison` returns the same result, but always checks that all runs belong to the
+    comparison. This function checks this only if the folder contains seeds of earlier commands.
+    """
+    folders = {
+        variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants
+    }
+    if any(seed not in comparison.seeds for by_seed in folders.values() for seed in by_seed):
+        check_variants(path / MANIFEST_NAME, comparison.as_plain()["variants"], folders,
+                       resampled=comparison.resample_data)  # fmt: skip
+    results = [
+        VariantResult.read(variant.name, folders[variant.name], variant.series, variant.at)
+        for variant in comparison.variants
+    ]
+    sections = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
+    return collect_result(
+        path, results, sections, comparison.along, resampled=comparison.resample_data
+    )
 
 
 @contextlib.contextmanager
@@ -130,9 +133,6 @@ def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[]
 
     Yields:
         a function that writes the manifest. Call it after all checks.
-
-    Raises:
-        FolderLockedError: if another process writes to the folder.
     """
     with contextlib.ExitStack() as locks:
         exists = not RunFolder(path).is_available
@@ -150,54 +150,17 @@ def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[]
                         f"{path}: another process has just started to write there."
                     )
                 exists = True
-            write_json(path / MANIFEST_NAME, _manifest(comparison))
+            content = comparison.as_plain()
+            if comparison.along:  # the key, and the value of each variant
+                arms = {each.name: [each.series, each.at] for each in comparison.variants}
+                content = {**content, "along": {"key": comparison.along, "arms": arms}}
+            write_json(path / MANIFEST_NAME, content)
 
         yield write_manifest
 
 
-def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
-    """Collect the results of all seeds in the folder.
-
-    `read_comparison` returns the same result, but always checks that all runs belong to the
-    comparison. This function checks this only if the folder contains seeds of earlier commands."""
-    folders = {
-        variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants
-    }
-    if any(seed not in comparison.seeds for by_seed in folders.values() for seed in by_seed):
-        check_variants(path / MANIFEST_NAME, comparison.as_plain()["variants"], folders,
-                       resampled=comparison.resample_data)  # fmt: skip
-    results = [
-        VariantResult.read(variant.name, folders[variant.name], variant.series, variant.at)
-        for variant in comparison.variants
-    ]
-    sections = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
-    return collect_result(
-        path, results, sections, comparison.along, resampled=comparison.resample_data
-    )
-
-
-def _manifest(comparison: ComparisonPlan) -> dict[str, Any]:
-    """Return the content of `comparison.json`: the variants, whether each seed has its own data
-    and, in a comparison with `along`, the key and the value of each variant."""
-    arms = {variant.name: [variant.series, variant.at] for variant in comparison.variants}
-    along = {"along": {"key": comparison.along, "arms": arms}} if comparison.along else {}
-    return {**comparison.as_plain(), **along}
-
-
-def _without_plugins(variants: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the configs of variants without their plugins, because plugin files may have moved."""
-    return {
-        name: {key: value for key, value in config.items() if key != "plugins"}
-        for name, config in variants.items()
-    }
-
-
 def _check_same_comparison(path: Path, comparison: ComparisonPlan) -> None:
-    """Check that a folder belongs to this comparison.
-
-    Raises:
-        UsageError: if the folder contains anything other than this comparison.
-    """
+    """Check that a folder contains this comparison. Plugin files may have moved."""
     try:
         stored = read_manifest(path / MANIFEST_NAME)
     except CheckpointError as error:
@@ -208,7 +171,10 @@ def _check_same_comparison(path: Path, comparison: ComparisonPlan) -> None:
     new = json.loads(json.dumps(comparison.as_plain()))["variants"]
     old = stored.get("variants", {})
     if isinstance(old, dict):
-        old, new = _without_plugins(old), _without_plugins(new)
+        old, new = (
+            {name: {**config, "plugins": None} for name, config in variants.items()}
+            for variants in (old, new)
+        )
     resampled = bool(stored.get("resample_data", False))
     if old == new:
         if resampled == comparison.resample_data:

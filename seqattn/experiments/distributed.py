@@ -111,8 +111,11 @@ def check_can_be_distributed(config: Config) -> None:
     """
     attention = getattr(config.model, "attention", None)
     if isinstance(attention, AttentionKnobs) and build_normalizer(attention).baseline is not None:
+        key = f"normalizer: {name_of(attention.normalizer)}"
+        if attention.estimator is not None:
+            key = f"estimator: {attention.estimator}"
         raise UsageError(
-            f"several processes: {_name_of_sampling(attention)} compares each choice with the error"
+            f"several processes: {key} compares each choice with the error"
             " of the whole batch, but each process computes only the error of its share. Set"
             " estimator=straight_through, or train with one process."
         )
@@ -121,13 +124,6 @@ def check_can_be_distributed(config: Config) -> None:
             "several processes: training.compile depends on measured times, which differ"
             " between processes. Set training.compile=off."
         )
-
-
-def _name_of_sampling(attention: AttentionKnobs) -> str:
-    """Return the config key that selects the gradient estimator, with its value."""
-    if attention.estimator is not None:
-        return f"estimator: {attention.estimator}"
-    return f"normalizer: {name_of(attention.normalizer)}"
 
 
 def shared_config_text(config: Config) -> str:
@@ -164,11 +160,6 @@ def run_worker(
     stop: Callable[[], int],
 ) -> None:
     """Train a run together with process 0 until training ends.
-
-    Args:
-        device: "auto", "cpu" or "cuda".
-        threads: number of torch threads; None means one thread.
-        stop: function that returns the number of the signal that requests a stop, or 0.
 
     Raises:
         DistributedError: if another process has a different config or different data, or if another

@@ -24,6 +24,7 @@ from seqattn.experiments.run_folders import (
     write_results,
 )
 from seqattn.experiments.trackers import end_trackers, open_trackers
+from seqattn.runs import RunFolder
 from seqattn.runs.folder import HANDLER, hold_lines
 from seqattn.runs.storage import BackgroundWriter, write_json, write_transaction
 from seqattn.training import (
@@ -45,12 +46,8 @@ class Resources:
     """The device, threads and processes that train a group.
 
     Attributes:
-        device: device of the models and data.
-        threads: number of threads that torch uses on the CPU; None to choose the number (see
-            `_choose_threads`).
+        threads: number of threads that torch uses on the CPU; None to choose the number.
         environment: entries of `environment.json` that all runs share.
-        processes: the processes that share every batch of a single run; None if this process is
-            alone.
         workers: number of processes that train groups at the same time. With several workers, each
             worker uses one thread, unless `threads` is given or a resumed run keeps its earlier
             number.
@@ -78,9 +75,12 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     counts = {"threads": threads, "processes": 1 if processes is None else processes.size}
     replaced = [job.folder.path for job in jobs if job.replaces]
     with hold_lines(replaced):
-        _log_start(jobs, resources, threads, reason)
-        _show_start_messages(jobs, callbacks)
-        states = _states_with_histories(jobs, runs)
+        _log_start(jobs, resources, threads, reason, callbacks)
+        states = {
+            run: _with_histories(job.state, job.folder, run)
+            for run, job in zip(runs, jobs, strict=True)
+            if job.state is not None
+        }
         with open_trackers(jobs, callbacks) as trackers:
             writers = {
                 run: RunWriter(job, counts, trackers[job.folder.path], resources.environment)
@@ -101,23 +101,14 @@ def train_group(jobs: Sequence[Job], resources: Resources, callbacks: Callbacks)
     return jobs
 
 
-def _states_with_histories(
-    jobs: Sequence[Job], runs: Sequence[TrainingRun]
-) -> dict[TrainingRun, RunState]:
-    """Return the state of each resumed run, with the histories that have their own files."""
-    return {
-        run: replace(
-            job.state,
-            attention_history=read_attention_history(job.folder, job.state.epoch),
-            parameter_history=load_parameter_history(
-                job.folder,
-                job.state.epoch,
-                {name: tuple(p.shape) for name, p in run.model.named_parameters()},
-            ),
-        )
-        for run, job in zip(runs, jobs, strict=True)
-        if job.state is not None
-    }
+def _with_histories(state: RunState, folder: RunFolder, run: TrainingRun) -> RunState:
+    """Add the histories that have their own files."""
+    shapes = {name: tuple(p.shape) for name, p in run.model.named_parameters()}
+    return replace(
+        state,
+        attention_history=read_attention_history(folder, state.epoch),
+        parameter_history=load_parameter_history(folder, state.epoch, shapes),
+    )
 
 
 def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
@@ -163,15 +154,20 @@ def _choose_threads(
     return choose_threads(runs) if resources.device.type == "cpu" else (1, "the device works")
 
 
-def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: str) -> None:
-    """Log the start of training for each run. Write the number of threads to `environment.json`,
-    unless a later `begin_run` writes it."""
+def _log_start(
+    jobs: Sequence[Job], resources: Resources, threads: int, reason: str, callbacks: Callbacks
+) -> None:
+    """Log the start of training for each run, and show it to the user. Write the number of threads
+    to `environment.json`, unless a later `begin_run` writes it."""
     memory = estimate_run_memory(jobs[0]) / 2**20 if len(jobs) > 1 else 0.0
+    shown = dict[str, None]()
     for job in jobs:
         if not job.keeps_files and "threads" not in resources.environment:
             write_json(job.folder.environment, environment_of(job, resources.environment, threads))
+        notes = [line for line in (*job.data.notes, describe_skip_start(job)) if line]
+        shown |= dict.fromkeys(notes)
         lines = [
-            *_notes(job),
+            *notes,
             f"train {job.config.name}: seed {job.config.seed}, {job.parameters} parameters,"
             f" {len(job.data.train)} training sequences, device {resources.device},"
             f" threads {threads} ({reason}), torch {torch.__version__}",
@@ -179,29 +175,22 @@ def _log_start(jobs: Sequence[Job], resources: Resources, threads: int, reason: 
         if len(jobs) > 1:
             lines.append(f"batched with {len(jobs) - 1} other runs, about {memory:.1f} MiB each")
         job.folder.log_line("\n".join([*lines, *_unusable(job), *_resumption(job, len(jobs))]))
-
-
-def _show_start_messages(jobs: Sequence[Job], callbacks: Callbacks) -> None:
-    notes = dict.fromkeys(note for job in jobs for note in _notes(job))
     unusable = [line for job in jobs for line in _unusable(job)]
     stopped = [  # before this resume; the session reports early stopping from now on
         describe_early_stopping(job.folder, job.position[0])
         for job in jobs
         if job.ending == "early stopping"
     ]
-    for line in (*notes, *unusable, *_resumption(jobs[0], len(jobs)), *stopped):
+    for line in (*shown, *unusable, *_resumption(jobs[0], len(jobs)), *stopped):
         callbacks.message(line)
-
-
-def _notes(job: Job) -> list[str]:
-    return [line for line in (*job.data.notes, describe_skip_start(job)) if line]
 
 
 def _unusable(job: Job) -> list[str]:
     """Return a line for each checkpoint that this resume skipped, with the reason.
 
     Checkpoints that an earlier resume skipped are left out. If the run starts over because other
-    runs of its group have no checkpoint, the last line states this."""
+    runs of its group have no checkpoint, the last line states this.
+    """
     known = job.previous_environment.get("skipped_checkpoints", ())
     skipped = list(job.skipped_checkpoints[len(known) :])
     if not job.is_restarted:
@@ -228,12 +217,8 @@ def _resumption(job: Job, group_size: int) -> list[str]:
 
 @contextlib.contextmanager
 def _log_errors(jobs: Sequence[Job]) -> Iterator[None]:
-    """Return a context manager. If an error ends its block, the context manager writes this error
-    to the log of each job.
-
-    Raises:
-        StorageError: if an `OSError` other than `BrokenPipeError` ends the block.
-    """
+    """Write an error that ends the block to the log of each job. An `OSError` becomes a
+    `StorageError`."""
     try:
         yield
     except BaseException as error:
@@ -281,40 +266,30 @@ def _finish_jobs(
 ) -> list[Job]:
     """Add the final states to the jobs, write the results of the runs that are finished, and close
     the records of the trackers."""
-    jobs = [
+    jobs = list(jobs)
+    for k, progress in enumerate(trained):
+        assert progress.state is not None
         # Jobs stay in memory after training, but only files need the snapshots.
-        replace(job, error=progress.error, state=_without_snapshots(progress))
-        for job, progress in zip(jobs, trained, strict=True)
-    ]
-    # A divergence is logged before the results of other runs are written. If that write fails, a
-    # resume does not train the diverged run again, so it could not log the divergence.
-    for job, progress in zip(jobs, trained, strict=True):
-        if job.error is not None:
-            job.folder.log_line(f"ended: {job.error}")
+        state = replace(progress.state, attention_history=[], parameter_history=[])
+        jobs[k] = replace(jobs[k], error=progress.error, state=state)
+        # A divergence is logged before the results of other runs are written. If that write fails,
+        # a resume does not train the diverged run again, so it could not log the divergence.
+        if progress.error is not None:
+            jobs[k].folder.log_line(f"ended: {progress.error}")
         elif progress.ending is None:
-            job.folder.log_line("stopped")
+            jobs[k].folder.log_line("stopped")
     finished = [k for k, progress in enumerate(trained) if progress.is_finished]
     references: ReferencesOfData = {}
     with _log_errors([jobs[k] for k in finished]), write_transaction():
         for k in finished:
             writers[trained[k].run].begin()  # a run that only lacked its results was not saved
             jobs[k] = write_results(jobs[k], trained[k].run.model, references)
-    for k in finished:
-        _log_results(jobs[k])
+    for job in (jobs[k] for k in finished):  # the results are on disk
+        if job.error is not None:
+            job.folder.log_line(f"ended: {job.error}")
+        elif job.summary is not None:
+            loss, best = job.summary["test_loss"], job.summary["best_epoch"]
+            job.folder.log_line(f"finished: test loss {loss:.6g}, best epoch {best}")
     for job, progress in zip(jobs, trained, strict=True):
         end_trackers(job, writers[progress.run].trackers, progress.history)
     return jobs
-
-
-def _without_snapshots(progress: RunProgress) -> RunState:
-    assert progress.state is not None
-    return replace(progress.state, attention_history=[], parameter_history=[])
-
-
-def _log_results(job: Job) -> None:
-    """Log the results of a run, or its error. The results must already be on disk."""
-    if job.error is not None:
-        job.folder.log_line(f"ended: {job.error}")
-    elif job.summary is not None:
-        loss, best = job.summary["test_loss"], job.summary["best_epoch"]
-        job.folder.log_line(f"finished: test loss {loss:.6g}, best epoch {best}")

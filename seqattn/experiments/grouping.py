@@ -44,24 +44,25 @@ def group_jobs(jobs: Sequence[Job]) -> list[list[Job]]:
     step.
 
     Memory limits the size of new groups. Jobs that are finished or have a checkpoint count toward
-    this limit, so a stop does not move the boundaries between groups."""
-    cohorts = [_restart_after_partial_save(cohort) for cohort in _cohorts(jobs)]
+    this limit, so a stop does not move the boundaries between groups.
+    """
+    cohorts = [_restart_partially_saved(cohort) for cohort in _cohorts(jobs)]
     resumed: dict[tuple[str, str | None], list[Job]] = {}
     for job in itertools.chain(*cohorts):
         if job.state is not None:
             resumed.setdefault((_batch_key_of(job), _saved_group_id(job)), []).append(job)
     groups = [
-        _with_group_id(group, saved_id or _group_id(group))
+        (saved_id or _group_id(group), group)
         for (_, saved_id), members in resumed.items()
         for group in _resumable_groups(members)
     ]
     new = [[job for job in cohort if job.state is None and job.is_pending] for cohort in cohorts]
-    return groups + [_with_group_id(group, _group_id(group)) for group in new if group]
-
-
-def _with_group_id(jobs: Sequence[Job], group_id: str) -> list[Job]:
+    groups += [(_group_id(group), group) for group in new if group]
     # The models of a group have the same config, so their parameters are counted once.
-    return [replace(job, group_id=group_id, counted=jobs[0].parameters) for job in jobs]
+    return [
+        [replace(job, group_id=group_id, counted=group[0].parameters) for job in group]
+        for group_id, group in groups
+    ]
 
 
 def groups_to_train(
@@ -69,7 +70,8 @@ def groups_to_train(
 ) -> list[list[tuple[Config, RunFolder]]]:
     """Return the groups of the runs that have epochs left, for machines that have no checkpoints.
 
-    Runs with results are left out."""
+    Runs with results are left out.
+    """
     for _, folder in configs:
         check_folder_available(folder, resume=True, overwrite=False)
     check_memory_of_runs([config for config, _ in configs])
@@ -83,7 +85,8 @@ def groups_without_checkpoints(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """Yield groups for machines that have no checkpoints, where each run starts over.
 
     A run that has epochs left starts with its original group, unless a member of that group already
-    has results."""
+    has results.
+    """
     for cohort in _cohorts(jobs):
         pending = [job for job in cohort if job.is_pending and not job.is_trained]
         has_results = any(job.summary for job in cohort)
@@ -115,36 +118,32 @@ def _group_id(jobs: Sequence[Job]) -> str:
 
 
 def _saved_group_id(job: Job) -> str | None:
-    """Return the group id from the checkpoint of a run, or None if the run has no checkpoint or if
-    its checkpoint contains no group id."""
     return job.state.slot.group_id if job.state is not None and job.state.slot is not None else None
 
 
-def _restart_after_partial_save(cohort: Sequence[Job]) -> list[Job]:
-    """Restart the runs of each group if a stop interrupted the first save of the group."""
-    group_ids = {_saved_group_id(job) for job in cohort} - {None}
-    restarted = {job for group_id in group_ids for job in _partially_saved(cohort, group_id)}
+def _restart_partially_saved(cohort: Sequence[Job]) -> list[Job]:
+    """Restart the runs of each group if a stop interrupted the first save of the group: some of its
+    runs have a checkpoint, the others have none, and no run has an earlier checkpoint."""
+
+    def partially_saved(group_id: str | None) -> list[Job]:
+        saved = {job for job in cohort if _saved_group_id(job) == group_id}
+        unsaved = {job for job in cohort if not job.state and job.previous_environment}
+        whole = [job for job in cohort if job in saved | unsaved]
+        has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
+        is_partial = len(whole) > len(saved) and not has_earlier and _group_id(whole) == group_id
+        return whole if is_partial else []
+
+    group_ids = set(map(_saved_group_id, cohort)) - {None}
+    restarted = {*itertools.chain(*map(partially_saved, group_ids))}
     return [job.restarted() if job in restarted else job for job in cohort]
-
-
-def _partially_saved(cohort: Sequence[Job], group_id: str | None) -> list[Job]:
-    """Return the runs of a group if a stop interrupted the first save of the group, otherwise an
-    empty list.
-
-    After such a stop, some runs of the group have a checkpoint, the other runs have no checkpoint,
-    and no run has an earlier checkpoint."""
-    saved = {job for job in cohort if _saved_group_id(job) == group_id}
-    whole = [job for job in cohort if job in saved or (not job.state and job.previous_environment)]
-    has_earlier = any(job.summary or job.folder.previous.exists() for job in saved)
-    is_partial = len(whole) > len(saved) and not has_earlier and _group_id(whole) == group_id
-    return whole if is_partial else []
 
 
 def _resumable_groups(members: Sequence[Job]) -> Iterator[list[Job]]:
     """Split the runs of one group into groups whose runs have the same position.
 
     The groups of runs that have not ended come first. The groups of runs that have ended, but lack
-    their results, come last."""
+    their results, come last.
+    """
     taken = set[Path]()
     for group in _groups_at_common_position(members):
         taken.update(job.folder.path for job in group)
@@ -162,7 +161,8 @@ def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
     All runs began in one group. After a stop between two files of a common save, some runs are one
     save ahead. Such a run returns to its previous checkpoint. A run that diverged, or ended without
     results, also returns to its checkpoint at the common position if it ended after this position,
-    because a run influences the choice of kernels for its group until the run ends."""
+    because a run influences the choice of kernels for its group until the run ends.
+    """
     without_results = [job for job in members if job.summary is None]
     left = sorted(without_results, key=lambda job: job.end_position is not None)
     with_previous = len({job.position for job in members}) > 1
@@ -178,12 +178,8 @@ def _groups_at_common_position(members: Sequence[Job]) -> Iterator[list[Job]]:
 
 
 def _states_by_position(job: Job, with_previous: bool) -> dict[tuple[int, int], RunState]:
-    """Return the states from which a run can continue, by position (epoch, step).
-
-    Args:
-        with_previous: whether to include the state of the previous checkpoint. A checkpoint that
-            cannot be read is left out.
-    """
+    """Return the states from which a run can continue, by position (epoch, step): its state and, if
+    requested, the state of the previous checkpoint, unless this checkpoint cannot be read."""
     states = {job.position: job.state} if job.state is not None else {}
     if with_previous:
         with contextlib.suppress(CheckpointError):
@@ -231,14 +227,12 @@ _known: dict[str, bool] = {}
 
 
 def is_batchable(config: Model, features: FeatureSpec, lengths: Lengths) -> bool:
-    """Return whether runs of a model can be trained side by side. If a part of the model comes from
-    a plugin, the function computes forecasts of several runs side by side, and compares them with
-    the forecasts of each run alone.
+    """Return whether runs of a model can be trained side by side.
 
-    Args:
-        config: the section `model`.
-        features: the features of source and target.
-        lengths: the lengths of the longest source and the longest target.
+    If runs are trained side by side, the parameters of each module have a leading axis of runs. A
+    plugin may contain modules that cannot handle this axis, such as `torch.nn.Linear`. If a part of
+    the model comes from a plugin, the function therefore computes forecasts of several runs side by
+    side, and compares them with the forecasts of each run alone.
     """
     if not (sources := list(extension.used_sources(config))):
         return True
@@ -251,11 +245,8 @@ def is_batchable(config: Model, features: FeatureSpec, lengths: Lengths) -> bool
 
 @dataclass(frozen=True)
 class _FixedNumbers:
-    """A source of random numbers that gives each run the same numbers.
-
-    Attributes:
-        runs: the number of runs; None for a run alone.
-    """
+    """A source of random numbers that gives each of several runs (None for a run alone) the same
+    numbers."""
 
     runs: int | None
 

@@ -135,7 +135,8 @@ class Job:
 
         `environment.json` describes the last start of the run. Training may have ended before the
         first save after this start, so the entries of the checkpoint replace the entries of the
-        file."""
+        file.
+        """
         return self.previous_environment if self.state is None else {
             **self.previous_environment, **self.state.environment
         }  # fmt: skip
@@ -220,12 +221,10 @@ class Job:
 
 
 def raise_if_stopped(callbacks: Callbacks, jobs: Sequence[Job], hint: str) -> None:
-    """Raise an error if a stop is requested and there are jobs to report.
+    """Raise an error if a stop is requested and there are jobs to report. The error names the run
+    folder of a single job, or the parent folder of several jobs.
 
     Args:
-        callbacks: the callbacks, which include the stop signal.
-        jobs: the jobs to report. The message contains the run folder of a single job, or the parent
-            folder of several jobs.
         hint: end of the sentence "saved to FOLDER ...", such as the epoch and how to continue.
 
     Raises:

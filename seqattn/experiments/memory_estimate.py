@@ -49,7 +49,8 @@ def estimate_run_memory(job: Job) -> int:
     moments, the best epoch and a snapshot), two copies of its training sequences, its parameter
     history, and activations. Training and validation do not overlap, so the estimate counts the
     activations of a training batch or of a chunk of validation sequences, whichever has more
-    sequences."""
+    sequences.
+    """
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
     N = _resident_sequences(train, (S + T) * F)
@@ -73,9 +74,7 @@ def estimate_training_memory(
     file.
 
     Args:
-        S, T: lengths of the longest source and the longest target.
         counts: numbers of training, validation and test sequences in memory.
-        features: number of features of a step.
 
     Returns:
         The number of bytes by purpose. The keys are phrases for a message, such as
@@ -108,7 +107,8 @@ def checkpoint_bytes(job: Job) -> int:
 
     The estimate counts two checkpoints, and a third one that exists while it is being written. For
     each checkpoint, it counts the weights, the weights of the best epoch, the two moments of Adam,
-    and the history. In addition, the estimate counts two copies of the parameter history."""
+    and the history. In addition, the estimate counts two copies of the parameter history.
+    """
     size = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
     return 3 * size + 2 * _history_bytes(job)
 
@@ -165,10 +165,6 @@ def check_memory_of_runs(configs: Sequence[Config]) -> None:
     }  # fmt: skip
     for config in sizes.values():
         check_memory(config)
-    _check_data_fits(configs)
-
-
-def _check_data_fits(configs: Sequence[Config]) -> None:
     sections = {repr(config.data): config.data for config in configs}.values()
     needed = 0
     for section in sections:
@@ -196,9 +192,5 @@ def _bytes_per_sequence(S: int, T: int, features: int = 2) -> int:
 
 
 def _resident_sequences(part: Sequences, numbers: int) -> int:
-    """Return how many sequences of a part are in memory as tensors.
-
-    Args:
-        numbers: number of values in a sequence.
-    """
+    """Return how many sequences of a part are in memory as tensors."""
     return min(len(part), max(1, MAX_RESIDENT // numbers)) if is_gathered(part) else len(part)

@@ -8,7 +8,7 @@ import json
 import math
 import shlex
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,6 @@ from seqattn.config import PATH_KEYS, Config, as_plain, as_value, config_differe
 from seqattn.config.plugins import plugin_changes
 from seqattn.data import DataSpec, Splits, fixed_shape, load_data
 from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, ridge_work
-from seqattn.data.sequences import Integers
 from seqattn.errors import CheckpointError, ConfigError, DataError, NonFiniteError, UsageError
 from seqattn.experiments.job import Job
 from seqattn.experiments.memory_estimate import check_memory
@@ -43,13 +42,7 @@ def prepare_jobs(
     configs: Sequence[tuple[Config, RunFolder]], *, resume: bool, overwrite: bool = False
 ) -> list[Job]:
     """Load the data of each run, and the progress of each run if `resume` is true. Runs with the
-    same section `data` share the data.
-
-    Args:
-        configs: each config with its run folder.
-        resume: whether to continue existing runs.
-        overwrite: whether to replace existing runs.
-    """
+    same section `data` share the data."""
     splits: dict[str, Splits] = {}
     jobs = []
     for config, folder in configs:
@@ -63,71 +56,50 @@ def prepare_jobs(
         replaces = overwrite and folder.is_run
         job = Job(config, folder, splits[key], resume, replaces)
         check_fixed_lengths(config, job.data)
-        _check_sequence_lengths(job)
+        longest, points = getattr(config.model, "longest", None), max(job.lengths)
+        if longest is not None and points > longest:
+            raise UsageError(
+                f"model.longest is {longest}, but the data have sequences of {points} points: each"
+                " point needs a learned position. Increase model.longest, or set model.positions:"
+                " sinusoidal."
+            )
         jobs.append(_load_progress(job) if resume else job)
     return with_shared_scaling(with_starting_points(jobs))
 
 
 def check_fixed_lengths(config: Config, data: Splits) -> None:
-    """Check that the data have the fixed lengths that `model.skip: linear` needs.
-
-    All sources must have equal lengths, and all targets must have equal lengths.
+    """Check that all sources, and all targets, have the one length that `model.skip: linear` needs.
 
     Raises:
-        DataError: if `model.skip` is `linear`, and the lengths of sources or the lengths of targets
-            differ.
+        DataError: if `model.skip` is `linear`, and lengths differ.
     """
     if config.model.skip == "none":
         return
-    parts = (data.train, data.validation, data.test)
-    source = _length_range([part.source_lengths for part in parts], data.train.source_steps)
-    target = _length_range([part.target_lengths for part in parts], data.train.target_steps)
-    if source[0] == source[1] and target[0] == target[1]:
-        return
-    raise DataError(
-        "model.skip: linear needs one length for all sources and one length for all targets,"
-        f" because its map has a weight for each point. Here, sources have {_words(*source)}"
-        f" points and targets {_words(*target)}. Cut all sequences to equal lengths (data.window"
-        " of a file), generate equal lengths (data.variable_length: false, no data.min_...), or"
-        " set model.skip: none."
-    )
-
-
-def _length_range(lengths: Sequence[Integers], array_length: int) -> tuple[int, int]:
-    """Return the shortest and the longest length.
-
-    Args:
-        lengths: lengths of the sequences of each part.
-        array_length: length of the arrays, for which the model is built. If all sequences have
-            equal lengths, the array length is returned as the longest length.
-    """
-    every = np.concatenate(lengths)
-    shortest, longest = int(every.min()), int(every.max())
-    return shortest, array_length if shortest == longest else longest
-
-
-def _words(shortest: int, longest: int) -> str:
-    return f"{shortest} to {longest}" if shortest < longest else str(longest)
-
-
-def _check_sequence_lengths(job: Job) -> None:
-    """Check that the model has a position for each step of the longest sequence.
-
-    Raises:
-        UsageError: if the model cannot take sequences of this length.
-    """
-    longest, points = getattr(job.config.model, "longest", None), max(job.lengths)
-    if longest is not None and points > longest:
-        raise UsageError(
-            f"model.longest is {longest}, but the data have sequences of {points} points: each"
-            " point needs a learned position. Increase model.longest, or set model.positions:"
-            " sinusoidal."
+    shown, is_fixed = [], True
+    for side in ("source", "target"):
+        parts = (data.train, data.validation, data.test)
+        lengths = np.concatenate([getattr(part, f"{side}_lengths") for part in parts])
+        shortest, longest = int(lengths.min()), int(lengths.max())
+        if shortest == longest:  # the model is built for the length of the arrays
+            longest = getattr(data.train, f"{side}_steps")
+        is_fixed = is_fixed and shortest == longest
+        shown.append(f"{shortest} to {longest}" if shortest < longest else str(longest))
+    if not is_fixed:
+        raise DataError(
+            "model.skip: linear needs one length for all sources and one length for all targets,"
+            f" because its map has a weight for each point. Here, sources have {shown[0]} points"
+            f" and targets {shown[1]}. Cut all sequences to equal lengths (data.window of a file),"
+            " generate equal lengths (data.variable_length: false, no data.min_...), or set"
+            " model.skip: none."
         )
 
 
 def _load_progress(job: Job) -> Job:
     """Add the progress in the run folder to the job: the state from which training continues, and
-    the summary of a finished run or the error of a diverged run."""
+    the summary of a finished run or the error of a diverged run.
+
+    A diverged run is not trained again: training is deterministic, so it would diverge again.
+    """
     folder, config = job.folder, job.config
     environment = folder.read_environment() if folder.is_run else {}
     job = load_latest_checkpoint(replace(job, previous_environment=environment))
@@ -136,36 +108,32 @@ def _load_progress(job: Job) -> Job:
         return job
     if folder.summary.exists():
         summary = check_summary(folder, as_plain(config.model), config.seed)
+        at = summary.get("diverged_at")
         if not summary.get("diverged"):
             # A change of training.epochs can change why the run ended, and thus its summary.
             stopped_early = job.ending == "early stopping"
             if job.is_trained and summary["stopped_early"] == stopped_early:
                 job = replace(job, summary=summary)
-        elif (at := summary.get("diverged_at")) is None:
-            # A non-finite test loss counts only if no epoch is left: with more epochs, the new
-            # best epoch may have a finite test loss.
-            if job.is_trained:
-                job = replace(job, error=_error_of(folder, summary, state))
-        elif at["epoch"] <= config.training.epochs:
-            job = replace(job, error=_error_of(folder, summary, state))
+        # A non-finite test loss counts only if no epoch is left: with more epochs, the new best
+        # epoch may have a finite test loss.
+        elif job.is_trained if at is None else at["epoch"] <= config.training.epochs:
+            at = at or {"epoch": None, "step": None}
+            job = replace(job, error=NonFiniteError(
+                f"{folder.path}: diverged after {state.epoch} complete epochs, and would diverge"
+                f" again: {summary['diverged']} --overwrite trains the run from the beginning; to"
+                " keep it, give the new run another --name.",
+                at["epoch"], at["step"],
+            ))  # fmt: skip
     if job.error is None:
         check_same_rates(job)
-        check_same_split(job)
+        before = folder.read_split() if job.data.split else None
+        if before and before != list(job.data.split):  # earlier versions split series differently
+            raise CheckpointError(
+                f"{folder.split}: this version of seqattn does not split the series into the parts"
+                " with which training began. Continuing would train on sequences that were held"
+                " out. Train again with --overwrite, or under another --name."
+            )
     return job
-
-
-def _error_of(folder: RunFolder, summary: Mapping[str, Any], state: RunState) -> NonFiniteError:
-    """Return the error of a run that diverged in an earlier call.
-
-    Such a run is not trained again: training is deterministic, so the run would diverge again."""
-    at = summary.get("diverged_at") or {"epoch": None, "step": None}
-    return NonFiniteError(
-        f"{folder.path}: diverged after {state.epoch} complete epochs, and would diverge again:"
-        f" {summary['diverged']} --overwrite trains the run from the beginning; to keep it, give"
-        " the new run another --name.",
-        at["epoch"],
-        at["step"],
-    )
 
 
 # --- checkpoints ----------------------------------------------------------------------------------
@@ -212,55 +180,23 @@ def load_latest_checkpoint(job: Job) -> Job:
 
 
 def load_checkpoint(path: Path, job: Job) -> tuple[RunState, CheckpointFile]:
-    """Read a checkpoint from which a job can continue, and return its state and the file.
-
-    Raises:
-        CheckpointError, ConfigError, DataError: see `load_latest_checkpoint`.
-    """
+    """Read a checkpoint from which a job can continue, and return its state and the file. An error
+    about changed data lists up to five files, if a path in the config refers to several."""
     file = read_training(path)
     check_resumable(job.folder, file.config, job.config, file.epoch)
     try:
         check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
     except DataError as error:
-        raise DataError(f"{error}{_changed_files(job)}") from None
+        before, now = job.folder.read_data_files(), job.data.digests_by_file
+        found = [
+            f"{name} is"
+            f" {'missing' if name not in now else 'new' if name not in before else 'another'}"
+            for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)
+        ] if before and now else []  # fmt: skip
+        more = f", and {len(found) - 5} more" if len(found) > 5 else ""
+        files = f" In {getattr(job.config.data, 'path', '')}: {', '.join(found[:5])}{more}."
+        raise DataError(f"{error}{files if found else ''}") from None
     return restore_state(file, job.new_model()), file
-
-
-def _changed_files(job: Job) -> str:
-    """Return a sentence that lists up to five files that have changed since training began. Return
-    an empty string if each path in the config refers to a single file, or if no file has changed.
-    """
-    before, now = job.folder.read_data_files(), job.data.digests_by_file
-    if not before or not now:
-        return ""
-    found = [
-        f"{name} is {'missing' if name not in now else 'new' if name not in before else 'another'}"
-        for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)
-    ]  # fmt: skip
-    more = f", and {len(found) - 5} more" if len(found) > 5 else ""
-    return (
-        f" In {getattr(job.config.data, 'path', '')}: {', '.join(found[:5])}{more}."
-        if found
-        else ""
-    )
-
-
-def check_same_split(job: Job) -> None:
-    """Check that the series are split into the same parts as when training began. Earlier versions
-    split series differently.
-
-    Raises:
-        CheckpointError: if a series was in another part, or was split at another step.
-    """
-    if job.state is None or not job.data.split:
-        return
-    before = job.folder.read_split()
-    if before and before != list(job.data.split):
-        raise CheckpointError(
-            f"{job.folder.split}: this version of seqattn does not split the series into the parts"
-            " with which training began. Continuing would train on sequences that were held out."
-            " Train again with --overwrite, or under another --name."
-        )
 
 
 def check_same_rates(job: Job) -> None:
@@ -289,10 +225,6 @@ def check_same_rates(job: Job) -> None:
 def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
     """Check that a run can be resumed with a config. The config may differ from the checkpoint's
     config only in the keys of `MUTABLE_ON_RESUME`.
-
-    Args:
-        before: config of the checkpoint.
-        epoch: number of finished epochs.
 
     Raises:
         ConfigError: if a change of the config would result in another run, or if the config has
@@ -438,11 +370,7 @@ def with_shared_scaling(jobs: Sequence[Job]) -> list[Job]:
 
 def _source_path(job: Job) -> Path:
     """Return the run folder or checkpoint file that a job starts from. In a folder of many seeds,
-    this is the run with the seed of the job.
-
-    Raises:
-        CheckpointError: if the folder of many seeds has no run with this seed.
-    """
+    this is the run with the seed of the job."""
     path, seed = Path(str(job.config.training.start_from)), job.config.seed
     if RunFolder(path).is_run or not path.is_dir():
         return path
@@ -468,11 +396,7 @@ def _read_source(path: Path) -> StartingPoint:
 
 def _check_fits(start: StartingPoint, job: Job) -> None:
     """Check that a job has the model, the features, the units and the kind of scaling of its
-    starting point.
-
-    Raises:
-        ConfigError: if a value differs; the error lists all differences.
-    """
+    starting point. The error lists all differences."""
     scaling, own = start.spec.scaling, job.data.scaling
     pairs: dict[str, tuple[Any, Any]] = {
         key: values
@@ -482,7 +406,10 @@ def _check_fits(start: StartingPoint, job: Job) -> None:
     pairs |= {
         "source features": (list(start.spec.source_features), list(job.spec.source_features)),
         "target features": (list(start.spec.target_features), list(job.spec.target_features)),
-        "data.scaling": (_scaling_method(start.config), _scaling_method(job.config)),
+        "data.scaling": (
+            str(getattr(start.config.data, "scaling", "none")),
+            str(getattr(job.config.data, "scaling", "none")),
+        ),
         "data.relative": (scaling.relative, own.relative),
         "data.normalize: instance": (scaling.instance, own.instance),
     }
@@ -501,10 +428,6 @@ def _check_fits(start: StartingPoint, job: Job) -> None:
             lines,
         )
     fill_model(job.new_model(), start.weights, Path(start.run))
-
-
-def _scaling_method(config: Config) -> str:
-    return str(getattr(config.data, "scaling", "none"))
 
 
 # --- the initial map of model.skip: linear --------------------------------------------------------

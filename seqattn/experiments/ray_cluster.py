@@ -73,41 +73,45 @@ def train_on_cluster(
     The run folders get the same files as if `train_many` trained the runs in this process.
 
     Args:
-        configs: each config with its run folder.
         address: see `RayCluster`.
         device: "cuda" or "auto" gives each task one GPU of the cluster. If the cluster has no GPU,
             "auto" uses the CPU.
         threads: number of threads of each task; None means one thread.
-        callbacks: progress callbacks and the stop signal.
-        provenance: see `Launch`.
-        before_writing: function that is called after all checks and before the first file is
-            written.
+        provenance, before_writing: see `Launch`.
     """
-    callbacks = callbacks or Callbacks()
+    callbacks, threads = callbacks or Callbacks(), threads or 1
     groups = groups_to_train(configs)
     if not groups:
         return
-    _check_usable_keys(configs)
+    check_usable_keys(configs)
     total = sum(config.training.epochs for config, _ in configs)
     with _ray_connection(address, callbacks) as ray:
-        gpus = _gpus_per_task(ray, device, threads or 1)
+        gpus = _gpus_per_task(ray, device, threads)
         before_writing()
         partial = sum(folder.last.exists() for group in groups for _, folder in group)
         if partial:
             callbacks.message(f"Restarting {partial} partially trained runs on the cluster.")
         remaining = sum(config.training.epochs for group in groups for config, _ in group)
         callbacks.begin(total - remaining, total)
-        _collect(ray, _submit(ray, groups, gpus, threads or 1, provenance or {}), callbacks)
+        remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=MAX_RETRIES)
+        task = remote(train_on_worker)
+        tasks = {}
+        for group in groups:
+            submitted = task.remote(
+                [as_plain(config) for config, _ in group], plugin_contents(),
+                "cuda" if gpus else "cpu", threads, dict(provenance or {}), str(Path.cwd()),
+            )  # fmt: skip
+            tasks[submitted] = group
+        _collect(ray, tasks, callbacks)
 
 
-def _check_usable_keys(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Check that no config has a key that a task cannot use. MLflow and Weights & Biases need the
-    folder of all outputs and the path of the run in this folder, but a task trains in a temporary
-    folder, often on another machine. A task also starts over a run that has been stopped, so
-    `training.start_from` might give this run other weights than before.
+def check_usable_keys(configs: Sequence[tuple[Config, RunFolder]]) -> None:
+    """Check that no config has a key that a task cannot use.
 
-    Raises:
-        UsageError: if a config has such a key.
+    MLflow and Weights & Biases need the folder of all outputs and the path of the run in this
+    folder, but a task trains in a temporary folder, often on another machine. A task also starts
+    over a run that has been stopped, so `training.start_from` might give this run other weights
+    than before.
     """
     if any(config.training.start_from is not None for config, _ in configs):
         raise UsageError(
@@ -122,28 +126,8 @@ def _check_usable_keys(configs: Sequence[tuple[Config, RunFolder]]) -> None:
             )
 
 
-def _submit(
-    ray: Any, groups: Sequence[RunGroup], gpus: int, threads: int, provenance: Mapping[str, Any]
-) -> dict[Any, RunGroup]:
-    """Submit a task for each group, and return the group of each task."""
-    remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=MAX_RETRIES)(train_on_worker)
-    tasks, device = {}, "cuda" if gpus else "cpu"
-    for group in groups:
-        configs = [config for config, _ in group]
-        task = remote.remote(
-            [as_plain(config) for config in configs], plugin_contents(), device, threads,
-            dict(provenance), str(Path.cwd()),
-        )  # fmt: skip
-        tasks[task] = group
-    return tasks
-
-
 def _collect(ray: Any, tasks: dict[Any, RunGroup], callbacks: Callbacks) -> None:
-    """Write the run folders of each group when its task ends.
-
-    Raises:
-        SeqattnError, Interrupted: see `train_on_cluster`.
-    """
+    """Write the run folders of each group when its task ends."""
     while tasks:
         # Without `num_returns`, a stop would discard all finished tasks except one.
         done, _ = ray.wait([*tasks], num_returns=len(tasks), timeout=POLL_INTERVAL_SECONDS)
@@ -158,12 +142,8 @@ def _collect(ray: Any, tasks: dict[Any, RunGroup], callbacks: Callbacks) -> None
 
 
 def _gpus_per_task(ray: Any, device: str, threads: int) -> int:
-    """Return the number of GPUs of each task, 0 or 1.
-
-    Raises:
-        UsageError: if no machine has enough cores, or if `device` is "cuda" and no machine has a
-            GPU. Without these errors, a task would wait forever.
-    """
+    """Return the number of GPUs of each task, 0 or 1. Too few cores, or no GPU although `device` is
+    "cuda", is an error, because a task would wait forever."""
     gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
     if device == "cuda" and not gpus:
         raise UsageError("--device cuda: no machine of the cluster has a GPU.")
@@ -193,9 +173,6 @@ def train_on_worker(
             a plugin can be unpickled only after the plugin is loaded.
         plugins: the loaded plugins with the contents of their files, because this machine may not
             have the files; see `plugin_contents`.
-        device: "cpu" or "cuda".
-        threads: number of torch threads.
-        provenance: see `Launch`.
         folder: working directory of the command, for relative paths of data files.
 
     Returns:
@@ -226,11 +203,7 @@ def _read_files(run_dir: Path) -> FileContents:
 
 
 def _task_result(ray: Any, task: Any) -> list[FileContents]:
-    """Return the files of each run from a task that has ended.
-
-    Raises:
-        DistributedError: if the task failed, or if its machines failed too often.
-    """
+    """Return the files of each run from a task that has ended."""
     try:
         result: list[FileContents] | tuple[int, str] = ray.get(task)
     except ray.exceptions.RayTaskError as error:
@@ -262,7 +235,8 @@ def _write_run_folders(
     complete, and a summary with results implies that the whole group is on disk. The summaries are
     therefore written last. The summaries of diverged runs come first, and the summaries with
     results follow. The files of an earlier, partial training remain until all new files are on
-    disk."""
+    disk.
+    """
     allow_open_files(len(contents))  # one lock for each run
     with contextlib.ExitStack() as locks:
         for folder, _ in contents:
@@ -300,12 +274,7 @@ def _write_run_folders(
 @contextlib.contextmanager
 def _ray_connection(address: str | None, callbacks: Callbacks) -> Iterator[Any]:
     """Return a context manager that connects to a cluster, or starts a cluster and stops it at the
-    end of the block. The context manager yields the module `ray`.
-
-    Raises:
-        UsageError: if Ray is not installed, or if the address is invalid.
-        DistributedError: if the cluster cannot be reached or started.
-    """
+    end of the block. The context manager yields the module `ray`."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -339,12 +308,7 @@ def _init_options(address: str | None) -> dict[str, Any]:
 
 def _check_connection(address: str, callbacks: Callbacks) -> None:
     """Check that the cluster can be reached. The check runs in a child process, because Ray kills a
-    process that connects to a server other than a Ray cluster.
-
-    Raises:
-        DistributedError: if the cluster cannot be reached.
-        Interrupted: on SIGINT or SIGTERM.
-    """
+    process that connects to a server other than a Ray cluster."""
     code = f"import ray; ray.init(address={address!r}, **{_init_options(address)!r})"
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen([sys.executable, "-c", code], stdout=output, stderr=output)
@@ -372,13 +336,8 @@ def _check_connection(address: str, callbacks: Callbacks) -> None:
 
 
 def _check_port(address: str) -> None:
-    """Check that an address has a valid form and an open port.
-
-    Raises:
-        UsageError: if the address is neither `auto` nor of the form host:port or
-            ray://host:port.
-        DistributedError: if the port is closed.
-    """
+    """Check that an address (auto, host:port or ray://host:port) is valid, and that its port is
+    open."""
     if address == "auto":
         return
     host, colon, port = address.removeprefix("ray://").rpartition(":")

@@ -17,12 +17,7 @@ from seqattn.errors import UsageError
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device for "cpu", "cuda" or "auto" (a GPU if there is one).
-
-    Raises:
-        UsageError: if the name is not one of these names, or if the name is "cuda" and torch finds
-            no GPU.
-    """
+    """Return the device for "cpu", "cuda" or "auto" (a GPU if there is one)."""
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"--device {name}: expected auto, cpu or cuda.")
     if name == "cuda" and not torch.cuda.is_available():
@@ -34,12 +29,7 @@ def choose_device(name: str) -> torch.device:
 
 def collect_environment(device: torch.device, config_path: Path | None) -> dict[str, Any]:
     """Return the start time, the git revision, and the versions and hardware that may affect the
-    results of a run.
-
-    Args:
-        device: device of the models and data.
-        config_path: path of the config file, or None if there is no file; see `find_git_revision`.
-    """
+    results of a run."""
     packages = ("seqattn", "torch", "numpy", "pydantic", "safetensors", "matplotlib")
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
@@ -60,7 +50,8 @@ def describe_processor() -> str:
     """Return the name of the processor and the set of instructions that torch uses, for example
     "AMD EPYC (AVX2)".
 
-    Both affect rounding. On Linux, the name is the model name in /proc/cpuinfo."""
+    Both affect rounding. On Linux, the name is the model name in /proc/cpuinfo.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -83,7 +74,10 @@ def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | 
     """
     changes = list[str]()
     if before.get("device") is not None:
-        old, new = _device_in_words(before), _device_in_words(now)
+        old, new = (
+            f"{found['device']} ({found['gpu']})" if found.get("gpu") else str(found["device"])
+            for found in (before, now)
+        )  # fmt: skip
         if old != new:
             changes.append(f"device {old} -> {new}")
     old_processor, processor = before.get("processor"), now.get("processor")
@@ -104,17 +98,13 @@ def rounding_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | 
     )
 
 
-def _device_in_words(environment: Mapping[str, Any]) -> str:
-    device, gpu = str(environment["device"]), environment.get("gpu")
-    return f"{device} ({gpu})" if gpu else device
-
-
 def find_git_revision(config_path: Path | None) -> str | None:
     """Return the git revision of the repository that contains the config file or, without a file,
     the current folder.
 
     The result ends in "-dirty" if tracked files differ from this revision. If git fails or finds no
-    repository, the result is None."""
+    repository, the result is None.
+    """
     place = config_path.resolve().parent if config_path else Path.cwd()
     describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:

@@ -18,13 +18,12 @@ from seqattn.analysis.evaluation import Evaluation, ForecastChunk, ReferenceLoss
 from seqattn.analysis.evaluation.attention_file import AttentionSpool
 from seqattn.analysis.evaluation.predictions_file import ForecastSpool
 from seqattn.config import as_plain, to_yaml
-from seqattn.data import Splits
 from seqattn.errors import FolderLockedError, NonFiniteError
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.run_environment import rounding_change
 from seqattn.experiments.trackers import RunTrackers
 from seqattn.models import Seq2SeqModel
-from seqattn.runs import EpochRecord, RunFolder
+from seqattn.runs import RunFolder
 from seqattn.runs.folder import HANDLER
 from seqattn.runs.storage import (
     BackgroundWriter,
@@ -79,11 +78,7 @@ class FolderLocks(ExitStack):
 
 
 def prepare_folders(jobs: Sequence[Job], environment: Mapping[str, Any]) -> None:
-    """Call `begin_run` for all runs that have no earlier files to keep.
-
-    Args:
-        environment: entries of `environment.json` that all runs share.
-    """
+    """Call `begin_run` for all runs that have no earlier files to keep; see `environment_of`."""
     with write_transaction():
         for job in jobs:
             if not job.keeps_files:
@@ -103,8 +98,7 @@ def begin_run(
     to disk. A failure before that leaves the folder as it was.
 
     Args:
-        environment: entries of `environment.json` that all runs share.
-        threads: see `environment_of`.
+        environment, threads: see `environment_of`.
         tracker_records: the content of the new `trackers.json` of a run that replaces another run.
     """
     folder, records = job.folder, tracker_records or {}
@@ -158,13 +152,7 @@ def log_rounding_changes(
     jobs: Sequence[Job], environment: Mapping[str, Any], callbacks: Callbacks
 ) -> None:
     """Write a line to the log of each run that continues with different rounding, and show each
-    distinct line once.
-
-    Args:
-        jobs: all jobs of the command. New jobs and jobs that are not pending get no line.
-        environment: entries of the new `environment.json` that all runs share.
-        callbacks: the callbacks that show the lines.
-    """
+    distinct line once."""
     slots = [None if job.state is None else job.state.slot for job in jobs]
     counts = Counter(slot.group_id for slot in slots if slot is not None)
     lines = dict[str, None]()
@@ -188,14 +176,7 @@ def log_rounding_changes(
 def draw_missing_pictures(
     jobs: Sequence[Job], callbacks: Callbacks, draw: Callable[[RunFolder], Generator[Path]] | None
 ) -> None:
-    """Draw the pictures of each finished run that lacks a picture.
-
-    Args:
-        jobs: the runs. A run without a summary has no pictures.
-        callbacks: progress callbacks and the stop signal.
-        draw: function that writes the pictures of a run and yields their paths; None for
-            `run_pictures.draw_run`.
-    """
+    """Draw the pictures of each finished run that lacks a picture."""
     jobs = [
         job for job in jobs
         if job.summary is not None and not all(file.exists() for file in job.folder.pictures)
@@ -218,13 +199,10 @@ def draw_missing_pictures(
 
 
 class RunWriter:
-    """A writer of the checkpoints, histories and metrics of one run. The writer also sends the
-    metrics of each epoch to the trackers of the run.
+    """A writer of the checkpoints, histories and metrics of one run, with the trackers of the run.
 
     Args:
-        job: the job of the run.
         counts: numbers of threads and processes, for the checkpoints; see `save_state`.
-        trackers: the trackers of the run.
         environment: entries of `environment.json` that all runs share.
 
     Attributes:
@@ -251,20 +229,24 @@ class RunWriter:
             begin_run(self.job, self.environment, self.counts["threads"], self.trackers.records)
             self.has_begun = True
 
-    def save(self, state: RunState) -> None:
-        """Write the changed files of the run in one transaction, and then send the metrics of the
-        epochs to the trackers."""
-        self.write(state)
-        self.trackers.log_epochs(state.history)
-
     def write(self, state: RunState) -> None:
-        """Write the changed files of the run in one transaction."""
+        """Write the changed files of the run in one transaction.
+
+        Raises:
+            OSError: if the run folder was removed, or if a file cannot be written.
+        """
         folder, job, snapshots = self.folder, self.job, state.attention_history
         if not folder.is_run:  # the write would create the folder again, without its config
             raise FileNotFoundError(
                 errno.ENOENT, f"Was removed ({folder.missing_files})", str(folder.path)
             )
-        self._log_interval(state)
+        left_out = describe_interval(
+            job.config.training.record_attention, state.epoch, job.parameters
+        )
+        if left_out not in (None, self.left_out):  # the parameter history lacks requested epochs
+            folder.log_line(left_out)
+            self.left_out = left_out
+        parameters = [frame.epoch for frame in state.parameter_history]
         folder.last.parent.mkdir(exist_ok=True)
         with write_transaction():
             self.begin()
@@ -274,37 +256,15 @@ class RunWriter:
             if len(snapshots) != self.written_snapshots:
                 write_attention_history(folder.film, snapshots, job.data.validation)
                 self.written_snapshots = len(snapshots)
-            self._write_parameters(state)
+            if parameters and parameters != self.written_parameters:
+                shapes = {name: tuple(tensor.shape) for name, tensor in state.weights.items()}
+                write_parameter_history(folder.parameter_history, state.parameter_history, shapes)
+                self.written_parameters = parameters
             save_state(
                 folder.last, state, job.config, job.spec, backup_path=folder.previous,
                 counts=self.counts,
             )  # fmt: skip
             folder.write_metrics(state.history)
-
-    def _write_parameters(self, state: RunState) -> None:
-        """Write the parameter history if it has changed."""
-        history = state.parameter_history
-        shapes = {name: tuple(tensor.shape) for name, tensor in state.weights.items()}
-        epochs = [frame.epoch for frame in history]
-        if history and epochs != self.written_parameters:
-            write_parameter_history(self.folder.parameter_history, history, shapes)
-            self.written_parameters = epochs
-
-    def _log_interval(self, state: RunState) -> None:
-        """Log a message if the parameter history lacks some of the requested epochs."""
-        left_out = describe_interval(
-            self.job.config.training.record_attention, state.epoch, self.job.parameters
-        )
-        if left_out not in (None, self.left_out):
-            self.folder.log_line(left_out)
-            self.left_out = left_out
-
-    def log_epoch(self, record: EpochRecord) -> None:
-        self.folder.log_line(
-            f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
-            f" {record.validation_loss:.6g} free running,"
-            f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
-        )
 
 
 def describe_early_stopping(folder: RunFolder, epoch: int) -> str:
@@ -316,8 +276,6 @@ class FolderSession(Session):
     """A session that saves to run folders and reports to callbacks.
 
     Args:
-        writers: the writer of each run.
-        callbacks: progress callbacks and the stop signal.
         background: thread that writes the files of a single run while training continues. With
             None, training waits until the files of all runs are written in one transaction.
     """
@@ -358,7 +316,7 @@ class FolderSession(Session):
         # The first save of a run may replace its log, so this thread must not log at the same time.
         if self.background is not None and all(writer.has_begun for writer, _ in saves):
             for writer, state in saves:
-                self.background.submit(partial(writer.save, state))
+                self.background.submit(partial(self._save, writer, state))
             return
         with write_transaction():
             for writer, state in saves:
@@ -366,11 +324,20 @@ class FolderSession(Session):
         for writer, state in saves:
             writer.trackers.log_epochs(state.history)
 
+    @staticmethod
+    def _save(writer: RunWriter, state: RunState) -> None:
+        writer.write(state)
+        writer.trackers.log_epochs(state.history)
+
     def epoch_end(self, progress: Sequence[RunProgress], to_save: Sequence[RunProgress]) -> None:
         for each in progress:
             record = each.history[-1]
             if self.background is not None:  # the logs of many runs do not list their epochs
-                self.writers[each.run].log_epoch(record)
+                self.writers[each.run].folder.log_line(
+                    f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
+                    f" {record.validation_loss:.6g} free running,"
+                    f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
+                )
             self.callbacks.epoch(record)
         self.ended_runs.update(each.run for each in progress if each.ending)
         self._write(to_save)
@@ -405,11 +372,9 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
     same time.
 
     Args:
-        job: a job whose training has ended.
         model: model of the job's config, on the device that trained the run. This function copies
             the best weights into the model.
-        references: reference losses of the data of other runs, by the `id` of the data. If the
-            losses of this job's data are missing, the function adds them.
+        references: reference losses that are known already. The function adds missing ones.
 
     Returns:
         the job with a summary, or with an error if the test loss is not finite.
@@ -417,7 +382,11 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
     data, folder = job.data, job.folder
     assert job.state is not None
     if id(data) not in references:
-        references[id(data)] = _references(data)
+        # Baselines that only one of the parts has are left out. The losses of the validation part
+        # are in the units of the training losses, because the loss curve shows both.
+        tested = ReferenceLosses.from_splits(data.test, data)
+        validated = ReferenceLosses.from_splits(data.validation, data, in_training_units=True)
+        references[id(data)] = tested.keep_shared(validated), validated.keep_shared(tested)
     tested, validated = references[id(data)]
     model.load_state_dict(job.state.best_weights)
     with ForecastSpool(folder.path, data.test) as forecasts, AttentionSpool(folder.path) as weights:
@@ -429,7 +398,14 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
 
         evaluation = evaluate(model, data.test, tested, data.scaling, on_chunk=keep)
         if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
-            return _diverged_at_test(job, evaluation)
+            error = NonFiniteError(
+                f"The test loss is {evaluation.loss} free running,"
+                f" {evaluation.loss_teacher_forced} teacher-forced, with the weights of epoch"
+                f" {job.state.best_epoch}. All losses of the training were finite, and its"
+                " checkpoints are kept."
+            )
+            write_divergence(job, error, job.state)
+            return replace(job, error=error)
         summary = _summary(job, evaluation, validated)
         forecasts.write(folder.predictions)
         if job.config.model.has_attention:
@@ -438,17 +414,6 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
     folder.write_metrics(job.state.history)
     folder.write_summary(summary)
     return replace(job, summary=summary)
-
-
-def _diverged_at_test(job: Job, evaluation: Evaluation) -> Job:
-    assert job.state is not None
-    error = NonFiniteError(
-        f"The test loss is {evaluation.loss} free running, {evaluation.loss_teacher_forced}"
-        f" teacher-forced, with the weights of epoch {job.state.best_epoch}. All losses of the"
-        " training were finite, and its checkpoints are kept."
-    )
-    write_divergence(job, error, job.state)
-    return replace(job, error=error)
 
 
 def _summary(job: Job, evaluation: Evaluation, validated: ReferenceLosses) -> dict[str, Any]:
@@ -499,13 +464,3 @@ def _of_training(job: Job, state: RunState) -> dict[str, Any]:
         "interrupted": job.checkpoint is not None,
         "seconds": sum(record.seconds for record in state.history),
     }
-
-
-def _references(data: Splits) -> tuple[ReferenceLosses, ReferenceLosses]:
-    """Compute the reference losses of the test part and of the validation part.
-
-    Baselines that only one of the parts has are left out. The losses of the validation part are in
-    the units of the training losses, because the loss curve shows both."""
-    tested = ReferenceLosses.from_splits(data.test, data)
-    validated = ReferenceLosses.from_splits(data.validation, data, in_training_units=True)
-    return tested.keep_shared(validated), validated.keep_shared(tested)

@@ -38,7 +38,8 @@ class Tracker(Protocol):
     """A tracker, which keeps a record of one run in addition to the files in the run folder.
 
     The methods are called in the order `start`, `log_epochs`, `log_picture`, `end`. Any method may
-    raise any exception of the tracker's library."""
+    raise any exception of the tracker's library.
+    """
 
     key: str
     """The key in the config section `logging` that selects the tracker."""
@@ -65,8 +66,6 @@ class TrackedRun:
     """A run that trackers record.
 
     Attributes:
-        config: the config of the run.
-        folder: the folder of the run.
         replaces: whether the folder still contains an earlier run, which this run will replace.
         records: if `replaces` is true, the content of the new `trackers.json`. The first save of
             the run writes this file.
@@ -111,12 +110,7 @@ class TrackedRun:
 
     def previous_id(self, key: str, place: str) -> str | None:
         """Return the identifier of the record that an earlier process created for this run, or None
-        if there is no such record in the given place.
-
-        Args:
-            key: see `Tracker.key`.
-            place: the store or project of the record.
-        """
+        if there is no such record in the given place."""
         entry: Mapping[str, Any] = self._stored().get(key, {})
         return str(entry["run_id"]) if entry.get("place") == place else None
 
@@ -214,7 +208,8 @@ class MLflowTracker:
     """A tracker that creates an MLflow run, in the MLflow experiment named after the run's group.
 
     The metrics have the names of the columns of `metrics.csv`. A resume continues the same MLflow
-    run and adds only the epochs that this MLflow run lacks."""
+    run and adds only the epochs that this MLflow run lacks.
+    """
 
     key = "mlflow"
 
@@ -345,7 +340,8 @@ class WandbTracker:
 
     In offline mode, nothing is sent. The record is stored in the folder `wandb` of the run folder,
     and replaces the record of an earlier process. In online mode, a resume continues the Weights &
-    Biases run on the server."""
+    Biases run on the server.
+    """
 
     key = "wandb"
 
@@ -446,10 +442,6 @@ class RunTrackers:
     An error of a tracker during training is logged, and this tracker gets nothing more until the
     end of the run. At the end, each tracker gets all epochs that it lacks. If this fails, the log
     states what the tracker may lack. The files of the run are complete in each case.
-
-    Attributes:
-        problems: a line for each error, for the user.
-        records: see `TrackedRun`.
     """
 
     def __init__(self, job: Job) -> None:

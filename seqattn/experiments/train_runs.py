@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from seqattn.config import Config
 from seqattn.data.baselines import forecast_mse
 from seqattn.errors import NonFiniteError, UsageError
@@ -89,16 +87,10 @@ def train_many(
     restored at the end.
 
     Args:
-        configs: each config with its run folder.
-        device: "cpu", "cuda" or "auto".
         threads: number of threads that torch uses on the CPU; None to choose the number
             automatically. With None, a resumed run keeps its number of threads.
-        resume: whether to continue existing runs.
         overwrite: whether to replace existing runs. The files of an existing run remain until the
             first save of the new run.
-        plots: whether to draw the pictures of each run.
-        callbacks: progress callbacks and the stop signal.
-        launch: settings of the command that starts the runs.
 
     Returns:
         a job for each config, in the same order. Each job contains a summary, or the
@@ -112,12 +104,12 @@ def train_many(
         launch.before_writing()
         _show_ended_runs(jobs, callbacks)
         if pending := [job for job in jobs if job.is_pending]:
-            resources = Resources(
-                device=chosen,
-                threads=threads,
-                environment=_shared_environment(chosen, threads, launch),
-                processes=launch.processes,
-            )
+            shared = {**collect_environment(chosen, launch.config_path), **launch.provenance}
+            if launch.processes is not None:
+                shared["processes"] = launch.processes.size
+            if threads is not None:
+                shared["threads"] = threads
+            resources = Resources(chosen, threads, shared, launch.processes)
             locks.lock_new(job.folder for job in pending)
             log_rounding_changes(jobs, resources.environment, callbacks)
             prepare_folders(pending, resources.environment)
@@ -139,11 +131,8 @@ def _check_and_group(
     resume: bool,
     overwrite: bool,
 ) -> tuple[list[Job], list[list[Job]]]:
-    """Check everything that can be checked before the first write, and group the jobs.
-
-    Returns:
-        a job for each config, in the same order, and the groups of the pending jobs.
-    """
+    """Check everything that can be checked before the first write. Return a job for each config, in
+    the same order, and the groups of the pending jobs."""
     if len({folder.path for _, folder in configs}) < len(configs):
         raise UsageError(
             "each run needs its own folder, but two of these runs have the same folder."
@@ -162,15 +151,6 @@ def _check_and_group(
         (job,) = jobs
         share_start(launch.processes, job)
     return jobs, groups
-
-
-def _shared_environment(
-    device: torch.device, threads: int | None, launch: Launch
-) -> dict[str, Any]:
-    shared = {**collect_environment(device, launch.config_path), **launch.provenance}
-    if launch.processes is not None:
-        shared["processes"] = launch.processes.size
-    return shared if threads is None else {**shared, "threads": threads}
 
 
 def _train_groups(
@@ -207,8 +187,7 @@ def _describe_replaced(jobs: Sequence[Job]) -> str:
 
 
 def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[Job]:
-    """Return the jobs in the same order, but replace each job with the job in `groups` that has the
-    same run folder, if there is one."""
+    """Replace each job with the job in `groups` that has the same run folder, if there is one."""
     newer = {job.folder.path: job for group in groups for job in group}
     return [newer.get(job.folder.path, job) for job in jobs]
 
@@ -278,8 +257,7 @@ class SeedFolder(RunFolder):
 
 
 def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, RunFolder]]:
-    """Return a config for each seed, starting with `config.seed`, together with the run folder
-    `parent / seed-K`. Nothing is written.
+    """Return a config and the run folder `parent / seed-K` for each seed from `config.seed` on.
 
     Raises:
         UsageError: if `parent` is the folder of a run, a comparison or a search, or if a seed would
@@ -297,8 +275,8 @@ def seeds_of(config: Config, parent: Path, seeds: int) -> list[tuple[Config, Run
 
 
 def create_seed_folders(configs: Sequence[tuple[Config, RunFolder]]) -> None:
-    """Create the run folders of the seeds. The parent folder is locked only while the run folders
-    are created, so that several processes can train different seeds in the parent folder."""
+    """Create the run folders of the seeds. Their parent is locked only for this, so that several
+    processes can train different seeds in it."""
     parent = configs[0][1].path.parent
     parent.mkdir(parents=True, exist_ok=True)
     with folder_lock(parent, LOCK_TIMEOUT_SECONDS):
@@ -320,15 +298,8 @@ def _check_home(parent: Path) -> None:
 
 
 def combined_error(jobs: Sequence[Job], *, are_seeds: bool) -> NonFiniteError | None:
-    """Combine the errors of runs that diverged into one error.
-
-    Args:
-        jobs: the jobs of all runs.
-        are_seeds: whether the message names the seeds. For a single run, this is False.
-
-    Returns:
-        the error, or None if no run diverged.
-    """
+    """Combine the errors of runs that diverged into one error, which names the seeds of several
+    runs; None if no run diverged."""
     errors = {job.config.seed: job.error for job in jobs if job.error is not None}
     if not errors:
         return None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,7 @@ class VerifyResult:
     """The result of `verify_resume`.
 
     Attributes:
-        steps: number of training steps of each of the two runs.
         stops: steps after which the second run was stopped.
-        compared: number of tensors, values and files that were compared.
         difference: description of the first difference, or None if there is no difference.
     """
 
@@ -56,11 +55,7 @@ def verify_resume(
     the two runs. After each stop, the second run is resumed from its checkpoint on disk.
 
     Args:
-        config: config of both runs.
-        folder: an empty folder, in which both run folders are created.
-        device: "cpu", "cuda" or "auto".
         stops: number of stops. There are fewer stops if the run has too few steps.
-        message: function that is called with a line for each stop.
 
     Raises:
         UsageError: if the run has only one step.
@@ -83,14 +78,18 @@ def verify_resume(
     stop_steps = sorted(1 + int(k) for k in rng.permutation(steps - 1)[:stops])
     done = 0
     for stop_step in (*stop_steps, None):
-        calls = None if stop_step is None else stop_step - done
+        calls, limit = itertools.count(1), math.inf if stop_step is None else stop_step - done
+
+        def stop(calls: Iterator[int] = calls, limit: float = limit) -> int:
+            return signal.SIGINT if next(calls) >= limit else 0
+
         try:
             train_many(
                 [(config, resumed)],
                 device=device,
                 threads=1,
                 resume=done > 0,
-                callbacks=Callbacks(stop=_stop_after(calls)),
+                callbacks=Callbacks(stop=stop),
             )
         except Interrupted:
             assert stop_step is not None
@@ -98,14 +97,6 @@ def verify_resume(
             done = stop_step
     compared, difference = first_difference(uninterrupted, resumed)
     return VerifyResult(steps, tuple(stop_steps), compared, difference)
-
-
-def _stop_after(limit: int | None) -> Callable[[], int]:
-    """Return a stop callback that returns SIGINT from call number `limit` on.
-
-    If `limit` is None, the callback never requests a stop."""
-    calls = itertools.count(1)
-    return lambda: signal.SIGINT if limit is not None and next(calls) >= limit else 0
 
 
 def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]:
@@ -143,7 +134,13 @@ def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]
         return compared, "metrics.csv differs"
     paths = (one.predictions, other.predictions), (one.attention, other.attention)
     for path, other_path in paths:
-        count, difference = _first_file_difference(path, other_path)
+        if path.exists() != other_path.exists():
+            return compared, f"{path.name} is in one run only"
+        if not path.exists():
+            continue
+        count, difference = _first_array_difference(
+            read_arrays(path), read_arrays(other_path), f"one {path.name}", f" in {path.name}"
+        )
         compared += count
         if difference is not None:
             return compared, difference
@@ -159,30 +156,11 @@ def _without_wall_times(tensors: Arrays) -> Arrays:
     }  # fmt: skip
 
 
-def _first_file_difference(path: Path, other_path: Path) -> tuple[int, str | None]:
-    """Compare the arrays of two NPZ files; see `first_difference`. Two files that do not exist are
-    equal."""
-    if path.exists() != other_path.exists():
-        return 0, f"{path.name} is in one run only"
-    if not path.exists():
-        return 0, None
-    arrays, other_arrays = read_arrays(path), read_arrays(other_path)
-    return _first_array_difference(arrays, other_arrays, f"one {path.name}", f" in {path.name}")
-
-
 def _first_array_difference(
     arrays: Arrays, other_arrays: Arrays, place: str, where: str = ""
 ) -> tuple[int, str | None]:
-    """Compare arrays bit by bit.
-
-    Args:
-        arrays, other_arrays: the arrays by name.
-        place: text for "NAME is in PLACE only".
-        where: text after the name of an array that differs.
-
-    Returns:
-        see `first_difference`.
-    """
+    """Compare arrays by name bit by bit; see `first_difference`. The message is "NAME is in PLACE
+    only", or the name and `where`."""
     if unmatched := sorted(arrays.keys() ^ other_arrays.keys()):
         return 0, f"{unmatched[0]} is in {place} only"
     for compared, name in enumerate(sorted(arrays), 1):

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -33,7 +34,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import c_int
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -42,7 +43,7 @@ from typing import Any, cast
 
 from seqattn.config import OwnFile, PluginChangedWarning, as_plain, extension
 from seqattn.config.plugins import load_received, plugin_contents
-from seqattn.data import Splits, Windows
+from seqattn.data import Windows
 from seqattn.data.tasks import naive_forecast_of
 from seqattn.errors import DistributedError, Interrupted, SeqattnError
 from seqattn.experiments.group_training import Resources, describe_saved, log_end, train_group
@@ -73,11 +74,7 @@ MAX_WORKERS = 1024 if os.name == "posix" else 60
 
 
 def expected_seconds(jobs: Sequence[Job]) -> float:
-    """Estimate the training time of a group in seconds, on one thread.
-
-    Args:
-        jobs: the jobs of the group. Epochs that are already finished do not count.
-    """
+    """Estimate the time in seconds of the epochs that a group has left, on one thread."""
     first = jobs[0]
     steps = _epochs_left(first) * first.data.batches(first.config.training.batch_size)
     values = sum(
@@ -95,37 +92,27 @@ def _epochs_left(job: Job) -> int:
 
 def worker_count(groups: Sequence[Sequence[Job]], resources: Resources, jobs: int | None) -> int:
     """Return how many workers train groups at the same time; 1 if this process trains all groups.
-
-    Args:
-        groups: the groups to train.
-        resources: the device and the threads of each group.
-        jobs: the requested number of workers; None to choose it.
-    """
+    The requested number of workers is `jobs`; None to choose the number."""
     if jobs == 1 or reason_for_one_process(groups, resources) is not None:
         return 1
     if jobs is not None:
         return min(jobs, len(groups), MAX_WORKERS)
-    threads = [resources.threads, *(_threads_before(job) for group in groups for job in group)]
+    threads = [resources.threads]  # those of a resumed run are as before
+    threads += [job.environment_of_state.get("threads") for group in groups for job in group]
     cores = core_count() // max(number or 1 for number in threads)
     possible = min(len(groups), cores, MAX_WORKERS)
-    # With fewer groups than cores, one large group at a time on all cores may be faster.
-    if possible <= 1 or (possible < cores and not all(map(_needs_one_thread, groups))):
+    if possible <= 1:
         return 1
+    if possible < cores:
+        # One large group at a time on all cores may be faster, unless all groups are so small that
+        # training uses one thread and does not measure the speed with more threads.
+        for group in groups:
+            steps = sum(group[0].lengths) * group[0].config.training.batch_size
+            if 3 * len(group) * group[0].parameters * steps >= MIN_MULTIPLICATIONS:
+                return 1
     expected = [expected_seconds(group) for group in groups]
     saved = sum(expected) - max(max(expected), sum(expected) / possible)
     return possible if saved > START_SECONDS else 1
-
-
-def _threads_before(job: Job) -> int | None:
-    """Return the number of threads with which the run was trained before a resume."""
-    return job.environment_of_state.get("threads")
-
-
-def _needs_one_thread(jobs: Sequence[Job]) -> bool:
-    """Return whether a group is so small that training uses one thread and does not measure the
-    speed with more threads."""
-    steps = sum(jobs[0].lengths) * jobs[0].config.training.batch_size
-    return 3 * len(jobs) * jobs[0].parameters * steps < MIN_MULTIPLICATIONS
 
 
 def reason_for_one_process(groups: Sequence[Sequence[Job]], resources: Resources) -> str | None:
@@ -134,7 +121,8 @@ def reason_for_one_process(groups: Sequence[Sequence[Job]], resources: Resources
     Runs on a GPU and runs that several processes share must be trained in this process. MLflow and
     Weights & Biases record all runs of a command from one process. Data that are read from disk
     during training would need another copy on disk for each worker. A worker cannot import a plugin
-    or a main module that has no file."""
+    or a main module that has no file.
+    """
     if len(groups) <= 1:
         return "the runs are trained side by side, as one group"
     if resources.device.type != "cpu":
@@ -143,11 +131,14 @@ def reason_for_one_process(groups: Sequence[Sequence[Job]], resources: Resources
         return "several processes share the run"
     if (reason := _reason_of_main_module()) is not None:
         return reason
-    jobs = [job for group in groups for job in group]
+    jobs = [*itertools.chain(*groups)]
     if any(job.config.logging.mlflow or job.config.logging.wandb for job in jobs):
         return "MLflow or Weights & Biases records the runs"
-    if any(map(_stays_here, {id(job.data): job.data for job in jobs}.values())):
-        return "the data are read from the disk cache, or are too large for memory"
+    for data in {id(job.data): job.data for job in jobs}.values():
+        parts = (data.train, data.validation, data.test, data.baseline_part)
+        is_on_disk = any(isinstance(part, Windows) and part.is_on_disk for part in parts)
+        if is_on_disk or any(map(is_gathered, parts[:2])):
+            return "the data are read from the disk cache, or are too large for memory"
     return None
 
 
@@ -155,19 +146,10 @@ def _reason_of_main_module() -> str | None:
     main = getattr(sys.modules["__main__"], "__file__", None)
     if main is not None and not Path(main).is_file():
         return "the main script has no file, for example because it comes from standard input"
-    if any(
-        source.module == "__main__" and not source.path for source in extension.SOURCES.values()
-    ):
+    plugins = extension.SOURCES.values()
+    if any(source.module == "__main__" and not source.path for source in plugins):
         return "a plugin is defined in a notebook or in an interactive session"
     return None
-
-
-def _stays_here(data: Splits) -> bool:
-    """Return whether data must not be copied to workers."""
-    if is_gathered(data.train) or is_gathered(data.validation):
-        return True
-    parts = (data.train, data.validation, data.test, data.baseline_part)
-    return any(isinstance(part, Windows) and part.is_on_disk for part in parts)
 
 
 # --- the task of a worker -------------------------------------------------------------------------
@@ -185,10 +167,8 @@ class WorkerTask:
     Attributes:
         configs: the configs as plain data, because a worker cannot unpickle a plugin's config
             section before it has loaded the plugin.
-        plugins: the loaded plugins; see `plugin_contents`.
         jobs: the pickled jobs. Their data lack the naive baseline, which may be a function that
             cannot be pickled.
-        resources: the device, threads and environment.
         variables: the environment variables of the parent process. A worker starts with the
             variables of the fork server, which may be older.
         start_method: the start method of `multiprocessing` that the parent process has selected;
@@ -207,8 +187,9 @@ class WorkerTask:
     def of(cls, jobs: Sequence[Job], resources: Resources) -> WorkerTask:
         # Plain pickle copies tensors. The pickler of multiprocessing would share their memory,
         # which ends with the process.
+        data = {id(job.data): replace(job.data, rule=None) for job in jobs}  # shared as before
         content = pickle.dumps(
-            _replace_data(jobs, lambda job: replace(job.data, rule=None)), pickle.HIGHEST_PROTOCOL
+            [replace(job, data=data[id(job.data)]) for job in jobs], pickle.HIGHEST_PROTOCOL
         )
         return cls(
             configs=[as_plain(job.config) for job in jobs],
@@ -229,23 +210,14 @@ class WorkerTask:
             warnings.simplefilter("ignore", category)
 
     def load_jobs(self) -> list[Job]:
-        """Load the plugins, and return the jobs."""
+        """Load the plugins, and return the jobs with the naive baseline of their tasks."""
         load_received(self.plugins, self.configs)
         jobs: list[Job] = pickle.loads(self.jobs)  # noqa: S301 (from a process of this command)
-        return _replace_data(jobs, _with_naive_baseline)
-
-
-def _replace_data(jobs: Sequence[Job], new_data: Callable[[Job], Splits]) -> list[Job]:
-    """Replace the data of each job. Jobs that share their data also share the new data."""
-    data = {id(job.data): new_data(job) for job in jobs}
-    return [replace(job, data=data[id(job.data)]) for job in jobs]
-
-
-def _with_naive_baseline(job: Job) -> Splits:
-    task = job.config.data
-    return job.data if isinstance(task, OwnFile) else replace(
-        job.data, rule=naive_forecast_of(task)
-    )  # fmt: skip
+        data = {id(job.data): job.data for job in jobs}
+        for job in jobs:
+            if not isinstance(task := job.config.data, OwnFile):
+                data[id(job.data)] = replace(job.data, rule=naive_forecast_of(task))
+        return [replace(job, data=data[id(job.data)]) for job in jobs]
 
 
 # --- in a worker process --------------------------------------------------------------------------
@@ -305,23 +277,17 @@ def work(connection: Connection, stop: Any) -> None:
         reports.send_epochs()
         connection.send(result)
     connection.close()
-    _end_children()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-    os._exit(0)  # the files are closed, and the ordinary end of a process with torch takes longer
-
-
-def _end_children() -> None:
-    """End the processes that plugins have started. Like Python at exit, this function waits for
-    processes that are not daemons, but kills them after `ENDING_SECONDS`."""
-    children = multiprocessing.active_children()
+    # Like Python at exit, this process waits for processes of plugins that are not daemons.
     end = time.monotonic() + ENDING_SECONDS
-    for child in children:
+    for child in multiprocessing.active_children():
         if not child.daemon:
             child.join(max(0.0, end - time.monotonic()))
         child.kill()
         child.join()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(0)  # the files are closed, and the ordinary end of a process with torch takes longer
 
 
 def _picklable(error: Exception) -> Exception:
@@ -344,15 +310,7 @@ FILES_PER_WORKER = 3
 
 @dataclass
 class _Worker:
-    """A worker process.
-
-    Attributes:
-        process: the process.
-        group: the index of its group.
-        memory: the estimated memory of the group in bytes.
-        task: the task; None after the task is sent.
-        is_ready: whether the worker has reported that it is ready.
-    """
+    """A worker process."""
 
     process: Any
     group: int
@@ -366,13 +324,8 @@ class _Pool:
     """The workers of one command, and their results.
 
     Attributes:
-        groups: the groups to train.
-        resources: see `train_in_workers`.
-        callbacks: see `train_in_workers`.
-        count: maximum number of workers at the same time.
         trained: the jobs, with their results, of each group whose worker has finished the training,
             by the index of the group.
-        error: the first error of a worker.
         waiting: the indices of the groups that wait for a worker, sorted by expected time; the
             group with the longest time is last.
         next_task: the task of the last group in `waiting`; None if it is not pickled yet.
@@ -533,15 +486,10 @@ class _Pool:
 def train_in_workers(
     groups: Sequence[Sequence[Job]], resources: Resources, callbacks: Callbacks, count: int
 ) -> list[list[Job]]:
-    """Train groups in worker processes. Each worker uses one thread, unless `resources` contains a
-    number of threads or a resumed run keeps its earlier number.
-
-    Args:
-        groups: the groups. This process has already locked and prepared their run folders.
-        resources: the device and the threads of each worker.
-        callbacks: progress callbacks and the stop signal.
-        count: number of workers at the same time. Fewer workers run if their groups would use more
-            than half of the memory of the machine.
+    """Train groups in up to `count` worker processes at the same time. Fewer workers run if their
+    groups would use more than half of the memory of the machine. Each worker uses one thread,
+    unless `resources` contains a number of threads or a resumed run keeps its earlier number. This
+    process has already locked and prepared the run folders.
 
     Returns:
         the jobs of each group with their summaries or errors, and with the states from which
@@ -565,7 +513,10 @@ def train_in_workers(
 def _describe_loss(exit_code: int | None, jobs: Sequence[Job], *, was_ready: bool) -> str:
     remedy = ""
     if exit_code is not None and exit_code < 0:
-        name = _signal_name(-exit_code)
+        try:
+            name = signal.Signals(-exit_code).name
+        except ValueError:  # the real-time signals have no names
+            name = f"signal {-exit_code}"
         reason = f"by {name}"
         if name == "SIGKILL":
             reason = f"{reason}, perhaps because memory ran out"
@@ -578,10 +529,3 @@ def _describe_loss(exit_code: int | None, jobs: Sequence[Job], *, was_ready: boo
                 " workers=1 needs none."
             )
     return f"a worker process was ended {reason}. {describe_saved(jobs)} {remedy}".rstrip()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # the real-time signals have no names
-        return f"signal {number}"

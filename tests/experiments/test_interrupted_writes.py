@@ -153,7 +153,6 @@ def test_a_trial_that_was_ended_elsewhere_does_not_end_the_search(error: Excepti
     )  # fmt: skip
     trial: Any = SimpleNamespace(number=0, params={})
     with (
-        mock.patch.object(trial_loop.trials, "fail", fail),
         mock.patch.object(trial_loop.trials, "end", fail),
         mock.patch.object(trial_loop.trials, "label_values", return_value={}),
         mock.patch.object(trial_loop.trials, "format_values", return_value=""),

@@ -329,7 +329,7 @@ def test_a_run_without_a_finished_epoch_has_no_weights_to_start_with(
 def test_runs_on_a_cluster_do_not_start_from_another_run(tmp_path: Path) -> None:
     run = config("new", start_from="old"), RunFolder(tmp_path / "new")
     with pytest.raises(UsageError, match="training.start_from: runs on a Ray cluster"):
-        ray_cluster._check_usable_keys([run])
+        ray_cluster.check_usable_keys([run])
 
 
 def test_a_run_that_stopped_early_says_how_to_continue_it(tmp_path: Path) -> None:

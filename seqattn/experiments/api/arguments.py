@@ -54,9 +54,6 @@ def as_override_list(keywords: Mapping[str, Any]) -> list[Override]:
     The keyword `training__epochs` changes the key `training.epochs`. The value of the keyword
     `overrides` is a list of strings "PATH=VALUE", or a mapping from dotted keys to values. The
     other keywords take precedence over these values.
-
-    Raises:
-        UsageError: if `overrides` is neither a list of strings nor a mapping.
     """
     first = keywords.get("overrides") or ()
     pairs = [(key.replace("__", "."), value) for key, value in keywords.items()
@@ -85,11 +82,7 @@ def as_config_value(value: Any) -> Any:
 
 
 def check_count(count: int | None, name: str, largest: float = math.inf) -> int | None:
-    """Check that an argument is None or a whole number from 1 to `largest`, and return it.
-
-    Raises:
-        UsageError: if the argument is not such a number. The message contains its name.
-    """
+    """Check that an argument is None or a whole number from 1 to `largest`, and return it."""
     if count is not None and not 1 <= as_integer(count, name) <= largest:
         expected = "1 or more" if largest == math.inf else f"1 to {largest}"
         raise UsageError(f"{name} {count}: expected {expected}.")
@@ -97,11 +90,7 @@ def check_count(count: int | None, name: str, largest: float = math.inf) -> int 
 
 
 def as_integer(number: Any, name: str) -> int:
-    """Convert an argument to an integer. The error message contains the name of the argument.
-
-    Raises:
-        UsageError: if the argument is not a whole number.
-    """
+    """Convert an argument to an integer. The error message contains the name of the argument."""
     try:
         return operator.index(number)
     except TypeError:
@@ -129,8 +118,6 @@ def source_sequences(
         source: array in the units of the data, with NaN or masked elements as padding, or a
             DataFrame. With `data.missing: interpolate`, NaN or masked elements before the last step
             that has a number are missing cells.
-        trained: model of the run.
-        message: function that is called with each note on how the source is read.
         observed: mask of the shape of the array, True at observed cells; None if all numbers of the
             array were observed. Numbers in unobserved cells are kept, as if a file reader had
             filled them.

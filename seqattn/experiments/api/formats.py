@@ -38,11 +38,6 @@ def make_frame(columns: Columns, library: Library | None) -> Any:
     """Make a DataFrame from columns.
 
     None and NaN both mean an unknown number. Both become NaN in pandas and null in polars.
-
-    Args:
-        columns: the cells of each column, by column name.
-        library: the library of the DataFrame; None for pandas, or polars if pandas is not
-            installed.
     """
     module = _import_library(library)
     if module.__name__ == "polars":
@@ -84,9 +79,6 @@ def columns_of_predictions(arrays: Mapping[str, NDArray[Any]]) -> Columns:
     `sequence` (the id), `label` (if the sequences have labels), `step` (counted from 1), `feature`,
     `target` (NaN if it was not observed) and `forecast`. Targets and forecasts are in the units of
     the data.
-
-    Args:
-        arrays: the arrays of `predictions.npz`.
     """
     names = arrays["said"]
     _, T, F = arrays["forecast"].shape
@@ -134,11 +126,7 @@ def table_columns(result: ComparisonResult, table: str, tables: Iterable[str]) -
 
 
 def check_table(table: str, tables: Iterable[str]) -> str:
-    """Check the name of a table, and return it.
-
-    Raises:
-        UsageError: if the table is not available.
-    """
+    """Check the name of a table, and return it."""
     if table not in tables:
         raise UsageError(f"table {table!r}: expected one of {', '.join(tables)}.")
     return table
@@ -181,7 +169,6 @@ def label_weights(
 
     Args:
         arrays: the arrays of an attention file, with NaN in padded cells.
-        kind: "cross", "encoder_self" or "decoder_self".
         library: "xarray" for a DataArray, "numpy" for a `LabelledArray`. With None, the result is
             a DataArray if xarray is installed, and otherwise a `LabelledArray`.
 
@@ -238,10 +225,6 @@ def as_html(
     """Return HTML with a title, a table, sentences and pictures.
 
     Args:
-        title: the title.
-        headings: the headings of the columns; empty for a table without headings.
-        rows: the cells of each row.
-        notes: sentences below the table.
         pictures: pairs of a description and the content of a PNG file. Contents of other formats,
             and of more than `MAX_PICTURE_BYTES`, are left out.
     """
@@ -285,7 +268,6 @@ def run_pictures_of(folder: RunFolder, *, only_losses: bool) -> Iterator[tuple[s
     """Yield the pictures of a run. If the picture file is missing or too large, draw the picture.
 
     Args:
-        folder: the folder of a finished run.
         only_losses: whether to leave out the pictures of forecasts and attention weights.
     """
     from seqattn.plots import as_bytes, run_pictures
@@ -328,8 +310,6 @@ def result_html(result: ComparisonResult, title: str, pictures: Mapping[str, str
     """Return the HTML of a comparison or of several seeds.
 
     Args:
-        result: the results.
-        title: the title.
         pictures: a description of each picture, by its file name in a comparison folder.
     """
     headings, rows = variant_table(result.variants)

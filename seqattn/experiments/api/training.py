@@ -102,8 +102,7 @@ def train(
         _check_frames(frames)
         resolved = _resolve(source, changes, frames)
         folder = RunFolder(Path(output_dir) / resolved.name)
-        if _needs_run(resume):
-            check_run_exists(folder.path)
+        _check_resume(resume, folder.path)
         check_folder_available(folder, resume=bool(resume), overwrite=overwrite)
         with _data_files(frames, folder) as paths:
             if paths:
@@ -158,8 +157,7 @@ def train_seeds(
     resolved = _resolve(source, changes, {})
     folder = Path(output_dir) / resolved.name
     runs = seeds_of(resolved, folder, seeds)
-    if _needs_run(resume):
-        check_run_exists(folder)
+    _check_resume(resume, folder)
     launch = Launch(
         config_path=_path_of(source), workers=workers,
         before_writing=lambda: create_seed_folders(runs),
@@ -231,15 +229,12 @@ def compare(
     return Comparison(absolute_result(result))
 
 
-def _needs_run(resume: bool | Literal["auto"]) -> bool:
-    """Return whether a run must exist already.
-
-    Raises:
-        UsageError: if `resume` is neither True, False nor "auto".
-    """
+def _check_resume(resume: bool | Literal["auto"], path: Path) -> None:
+    """Check the argument `resume`, and that there is a run if it is True."""
     if resume not in (True, False, "auto"):
         raise UsageError(f'resume={resume!r}: expected True, False or "auto".')
-    return resume != "auto" and resume
+    if resume and resume != "auto":
+        check_run_exists(path)
 
 
 def _config_source(config: ConfigArgument) -> Config | ConfigSource:
@@ -263,10 +258,6 @@ def _resolve(
         changes: the changed values.
         frames: the DataFrames by the key of the section `data` that they replace. Unless the source
             is a `Config`, the values of these keys in the result are placeholders.
-
-    Raises:
-        UsageError: if there are changes for a `Config`, or if there are DataFrames for a `Config`
-            whose `data.kind` is not `file`.
     """
     if not isinstance(source, Config):
         kind = [("data.kind", "file")] if frames else []

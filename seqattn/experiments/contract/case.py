@@ -60,8 +60,6 @@ class CheckRow:
     """The result of one check of a mechanism.
 
     Attributes:
-        check: the name of the check.
-        state: the result.
         message: measured numbers if the check passed, a description of the mistake if the check
             failed or gave a warning, or the reason why the check does not apply.
     """
@@ -81,7 +79,6 @@ class Difference:
     Attributes:
         value: the difference. It is infinite if only one of the two values is NaN, and 0 if both
             are NaN.
-        index: the index at which the tensors differ most.
     """
 
     value: float
@@ -146,15 +143,11 @@ class ContractCase:
     `model` and its forecasts are computed once, for all checks that use them.
 
     Args:
-        section: the `model` section.
-        part: the kind of the mechanism.
         label: a description of the other settings of the model, such as "heads: 2".
         is_long: whether the sequences have the sizes `LONG_S` and `LONG_T`.
-        in_train_mode: whether the model is in train mode.
 
     Attributes:
         S: the number of source steps, padding included.
-        T: the number of target steps.
         lengths: the number of valid steps of each source.
     """
 
@@ -265,11 +258,7 @@ class ContractCase:
         return model.attention.normalizer.is_stochastic
 
     def owns(self, parameter: str) -> bool:
-        """Return whether a parameter of the model belongs to the mechanism.
-
-        Args:
-            parameter: the name of the parameter in the model.
-        """
+        """Return whether a parameter of the model belongs to the mechanism."""
         if self.part == "model":
             return True
         module: nn.Module = self.model
@@ -291,12 +280,9 @@ class Probe:
     """A call of one method of a mechanism with random inputs.
 
     Attributes:
-        name: the name of the method.
-        module: the mechanism.
         function: the call, as a function of the inputs by name.
         inputs: the inputs by name, in float64. The first axis is the axis of sequences.
         shape: the shape that the result must have; None for an axis of any size.
-        axes: the names of the axes of the result, for messages.
         padding: for each input that has padding, a mask of the padded values, which broadcasts to
             the input.
         valid: a mask of the results that must not depend on padding, which broadcasts to the
@@ -374,12 +360,7 @@ class Probe:
 
 
 def probes_of(case: ContractCase, model: Seq2SeqModel | None = None) -> list[Probe]:
-    """Return the probes of the mechanism of a case.
-
-    Args:
-        case: the case.
-        model: the model that contains the mechanism; None for the model of the case.
-    """
+    """Return the probes of the mechanism of a case."""
     model = case.model if model is None else model
     module = case.component(model)
     match case.part:

@@ -86,8 +86,7 @@ def _shape_mistake(shape: tuple[int, ...], probe: Probe) -> str:
 def check_weights(case: ContractCase) -> str:
     """Check that weights are 0 at padding. Unless the weights are signed, also check that they are
     non-negative, and that each row sums to 1. If `AttentionMap.meaning` is "partial", a row may
-    also sum to less than 1.
-    """
+    also sum to less than 1."""
     case.require_finite()
     if not case.free.attention:
         raise NotApplicableError("the forecast has no attention weights.")
@@ -298,8 +297,7 @@ MIN_FORCING_EFFECT = 1e-9
 
 def check_decoder_steps(case: ContractCase) -> str:
     """Check that computing all decoder steps at once gives the same results as computing them one
-    at a time, and that free running equals teacher forcing on the model's own forecast.
-    """
+    at a time, and that free running equals teacher forcing on the model's own forecast."""
     case.require_finite()
     worst = max(_check_lengths_of_forecasts(case), _check_forcing(case))
     if isinstance(case.model, RecurrentModel):
@@ -464,8 +462,7 @@ def check_build(case: ContractCase) -> str:
 
 def check_checkpoint(case: ContractCase) -> str:
     """Check that models with equal parameters give equal forecasts. A checkpoint then contains all
-    that a forecast needs.
-    """
+    that a forecast needs."""
     source, _ = case.sequences
     one, other = case.build(1), case.build(2)
     other.load_state_dict(one.state_dict())
@@ -496,8 +493,7 @@ def check_checkpoint(case: ContractCase) -> str:
 
 def check_state(case: ContractCase) -> str:
     """Check that a forecast does not change the module, and that forecasts do not depend on earlier
-    forecasts.
-    """
+    forecasts."""
     model = case.build()
     before, attributes = copy.deepcopy(model.state_dict()), _attributes(model)
     (source, target), (other, _) = case.random_sequences(0), case.random_sequences(1)
@@ -512,7 +508,10 @@ def check_state(case: ContractCase) -> str:
     with torch.no_grad(), train_mode(model):
         model(other, target, source_lengths=case.lengths, teacher_forcing=always)
     difference = tensor_difference(forecast(source), first)
-    stored = _changed(attributes, _attributes(model))
+    stored = [
+        name for name, value in _attributes(model).items()
+        if name not in attributes or not _equal(attributes[name], value)
+    ]  # fmt: skip
     where = f" The module stores {', '.join(f'`{name}`' for name in stored)}." if stored else ""
     if difference.value > 0:
         cause = "the module keeps state." if stored else (
@@ -552,11 +551,6 @@ def _attributes(model: nn.Module) -> dict[str, Any]:
     return found
 
 
-def _changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    return [name for name, value in after.items()
-            if name not in before or not _equal(before[name], value)]  # fmt: skip
-
-
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         return (
@@ -578,8 +572,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 def check_finite(case: ContractCase) -> str:
     """Check that results and, except for whole models, gradients are finite for ordinary, large and
-    zero inputs in float32.
-    """
+    zero inputs in float32."""
     model = case.build().float()
     sizes = {"ordinary": 1.0, f"large (times {MAX_INPUT:g})": MAX_INPUT, "zero": 0.0}
     for words, size in sizes.items():

@@ -83,10 +83,6 @@ class MechanismReport:
     """The results of all checks of one mechanism.
 
     Attributes:
-        kind: the kind of the mechanism, such as "score".
-        name: the name of the mechanism.
-        rows: one row per check.
-        combinations: the number of combinations that were checked.
         refused: the combinations that are not valid configs, with the reasons.
     """
 
@@ -162,14 +158,7 @@ def _repeat(
 def check_long(case: ContractCase) -> str:
     """Repeat the checks of shapes, weights, padding, batches, single steps and gradients with
     longer sources and targets. For a score or a normalizer, also check whether the order of the
-    source steps has an effect on long sources only.
-
-    Raises:
-        CheckFailedError: if one of these checks fails.
-        CheckWarningError: if the order of the source steps has an effect on long sources only; see
-            also `check_gradients`.
-        NotApplicableError: if the model does not accept sequences of this length.
-    """
+    source steps has an effect on long sources only."""
     limit = case.model.max_length
     if limit is not None and limit < LONG_S:
         raise NotApplicableError(f"the model accepts at most {limit} steps.")
@@ -206,12 +195,7 @@ def _effect_of_order(case: ContractCase, *, is_long: bool) -> Difference:
 
 def check_modes(case: ContractCase) -> str:
     """Compare forecasts without random numbers in train mode with those in eval mode. The other
-    checks of forecasts use eval mode; if the modes differ, repeat these checks in train mode.
-
-    Raises:
-        CheckFailedError: if one of these checks fails in train mode.
-        CheckWarningError: if the forecasts differ between the modes.
-    """
+    checks of forecasts use eval mode; if the modes differ, repeat these checks in train mode."""
     case.require_finite()
     other = ContractCase(case.section, case.part, case.label, in_train_mode=True)
     _, difference = largest(
@@ -296,11 +280,8 @@ def check_mechanism(
     """Run all checks on a mechanism, in up to `limit` combinations (None for all).
 
     Args:
-        part: the kind of the mechanism.
-        name: the name of the mechanism in a config.
         file: the file of the plugin. Messages name the line of this file that raised an exception.
         overrides: overrides of the config, such as "model.attention.width=4".
-        progress: a function that is called with one line before the checks begin.
 
     Raises:
         ConfigError: if no combination is a valid config.
@@ -334,11 +315,7 @@ def check_mechanism(
 
 
 def _config_of(part: Part, combination: Combination, overrides: Sequence[str]) -> Config:
-    """Build the config of a combination, with a prime width per head.
-
-    Raises:
-        ConfigError: if the config is not valid, or if a score does not support the number of heads.
-    """
+    """Build the config of a combination, with a prime width per head."""
     heads = int(combination.get("attention.heads", "1"))
     if part == "model":  # some models need teacher forcing at every step
         own = ["training.teacher_forcing.probability=1"]

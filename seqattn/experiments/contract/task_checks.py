@@ -85,8 +85,7 @@ def check_task_shapes(config: Config) -> str:
 
 def check_determinism(config: Config) -> str:
     """Check that the sequences depend only on the seed, and that generating them changes no global
-    random state.
-    """
+    random state."""
     np.random.seed(1)  # a task must not read or change the global state
     before = np.random.get_state()
     first = _arrays(sequences_of(config))
@@ -152,8 +151,7 @@ def check_task_values(config: Config) -> str:
 
 def check_alignment(config: Config) -> str:
     """Check that the alignment contains valid source steps or -1, and only -1 at padding. Compare
-    how well the source steps of the alignment and their neighbours explain the targets.
-    """
+    how well the source steps of the alignment and their neighbours explain the targets."""
     part = sequences_of(config)
     if part.alignment is None:
         raise NotApplicableError("the task has no alignment.")
@@ -263,9 +261,6 @@ class _GeneratorCalls:
 
     Args:
         redrawn: the number of the call that returns other numbers, counted from 0; -1 for no call.
-
-    Attributes:
-        count: the number of calls.
     """
 
     def __init__(self, redrawn: int) -> None:
@@ -442,8 +437,7 @@ VERDICT_LENGTHS = {"fine": 2, "unknown": 2, "found": 4}
 
 def check_metric(name: str) -> str:
     """Check that a metric returns a finite and reproducible number, ignores padding, and does not
-    change its arguments.
-    """
+    change its arguments."""
     metric, _ = PLUGIN_METRICS[name]
     rng = np.random.RandomState(1)
     forecast, target = rng.standard_normal((2, N, T, TARGET_DIM))
@@ -481,8 +475,7 @@ def check_metric(name: str) -> str:
 
 def check_doctor_check(name: str) -> str:
     """Check that a doctor check returns a valid verdict for a model with attention and, unless the
-    check needs attention weights, for a model without attention.
-    """
+    check needs attention weights, for a model without attention."""
     (check,) = [each for each in PLUGIN_CHECKS if each.name == name]
     states = []
     for attention in ("{score: scaled_dot}", "null"):

@@ -72,7 +72,6 @@ class GradientTest:
     """A scalar function of tensors, with the gradient from autograd.
 
     Attributes:
-        function: the function, which reads the tensors.
         tensors: the tensors by name, which the test changes in place and restores.
         gradients: the gradient of each tensor; None if the function does not depend on the tensor
             in a differentiable way.
@@ -106,8 +105,7 @@ class GradientTest:
 
     def check(self, name: str) -> float:
         """Compare the gradient of a tensor along a random direction with finite differences, and
-        return the relative difference.
-        """
+        return the relative difference."""
         tensor, gradient = self.tensors[name], self.gradients[name]
         rng = torch.Generator().manual_seed(7)
         direction = torch.randn(tensor.shape, generator=rng, dtype=torch.float64)
@@ -260,7 +258,6 @@ def _compare_runs(case: ContractCase, lengths: Tensor | None) -> float:
     """Compare a training step of stacked runs with a step of each run alone.
 
     Args:
-        case: the case.
         lengths: the source lengths of each run, (RUNS, N); None for sources without padding.
     """
     rng = torch.Generator().manual_seed(3)
@@ -342,11 +339,7 @@ EXPORTABLE = "exportable"
 
 
 class _StopAfter(Session):
-    """A session that requests a stop after some steps.
-
-    Args:
-        steps: the number of steps; None to train to the end.
-    """
+    """A session that requests a stop after some steps."""
 
     def __init__(self, steps: int | None) -> None:
         self.steps, self.done = steps, 0

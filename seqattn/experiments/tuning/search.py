@@ -57,8 +57,6 @@ def tune(
     trial is repeated under a new number and counts only once.
 
     Args:
-        search: config and ranges.
-        output_dir: parent of the search folder.
         count: number of ended trials after which no trial starts.
         storage: URL of a shared Optuna database; None for a file in the search folder.
         device, threads: see `train_many`.
@@ -135,9 +133,6 @@ def search_identity(search: Search) -> dict[str, Any]:
 def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
     """Check that a folder is free or belongs to this search.
 
-    Args:
-        identity: see `search_identity`.
-
     Returns:
         the content of the manifest, or None if the folder is free.
 
@@ -187,12 +182,7 @@ def write_manifest(
 
 
 def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place: str) -> None:
-    """Check that a stored search is the same as the new search.
-
-    Raises:
-        UsageError: if the two searches differ (the message lists each key that differs), or if the
-            stored search has no config.
-    """
+    """Check that a stored search is the same as the new search."""
     if not stored.keys() >= {"config", "ranges", "data", "plugins"}:
         raise UsageError(
             f"{place}: does not contain the config of a search. Nothing in it was changed. Choose"

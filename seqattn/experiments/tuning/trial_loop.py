@@ -50,14 +50,12 @@ class TuneResult:
     """The result of a search.
 
     Attributes:
-        path: the search folder.
         trials: a row for each trial that ended, the best first, with the keys `trial` (number),
             `state` (complete, pruned, refused, fail or interrupted), `loss`, `values`, `epochs` and
             `reason` (for the states fail and refused).
         importance: importance of each key (the values sum to 1); empty if the importance cannot be
             computed.
         no_importance: reason why `importance` is empty; otherwise "".
-        best: the values of the best trial.
     """
 
     path: Path
@@ -69,16 +67,7 @@ class TuneResult:
 
 @dataclass(frozen=True)
 class TrialLoop:
-    """The loop over the trials of one call of `tune`.
-
-    Attributes:
-        study: the study of the search.
-        search: the config and the ranges.
-        path: the search folder.
-        device, threads: see `train_many`.
-        callbacks: progress callbacks for the epochs of all trials, and the stop signal.
-        message: function that is called with a line for the user, such as the result of a trial.
-    """
+    """The loop over the trials of one call of `tune`."""
 
     study: optuna.Study
     search: Search
@@ -121,7 +110,7 @@ class TrialLoop:
                     not isinstance(error, NonFiniteError),
                     " ".join(str(error).split()),
                 )
-                trials.fail(self.study, trial, reason, refused=refused)
+                trials.end(self.study, trial, TrialState.FAIL, reason=reason, refused=refused)
                 self.message(f"{name}: {'refused' if refused else 'failed'} with {text}: {reason}")
         except optuna.exceptions.UpdateFinishedTrialError:
             self.message(f"{name}: ended by another process; its run folder is kept")
@@ -149,11 +138,7 @@ class TrialLoop:
         trials.requeue(self.study, self.search, self.study.trials[trial.number])
 
     def _train(self, trial: optuna.Trial, name: str, values: Mapping[str, Any]) -> float:
-        """Train a trial and return its best validation loss.
-
-        Raises:
-            TrialPruned: if the pruner ends the trial; see `trials.build_pruner`.
-        """
+        """Train a trial and return its best validation loss."""
         config = self.search.config(values)
         self.study.pruner = trials.build_pruner(
             config.training, are_comparable=self._are_comparable
@@ -185,7 +170,15 @@ def write_trials(study: optuna.Study, search: Search, path: Path) -> list[dict[s
         the rows of the trials, the best first; see `TuneResult`.
     """
     rows = _trial_rows(study, search)
-    atomic_write(path / "trials.csv", _trials_csv(rows, search))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "state", "validation_loss", "epochs", *search.paths, "reason"])
+    for row in rows:
+        values = [trials.yaml_text(row["values"][key]) for key in search.paths]
+        writer.writerow(
+            [row["trial"], row["state"], row["loss"], row["epochs"], *values, row["reason"]]
+        )
+    atomic_write(path / "trials.csv", text.getvalue().encode())
     if rows and rows[0]["state"] == "complete":
         best = search.config(rows[0]["values"]).model_copy(update={"name": f"{search.name}-best"})
         atomic_write(path / "best.yaml", to_yaml(best).encode())
@@ -275,15 +268,3 @@ def _key_importance(study: optuna.Study, search: Search) -> tuple[dict[str, floa
     if not total > MIN_DIVERGENCE:
         return {}, too_little
     return {key: value / total for key, value in values.items()}, ""
-
-
-def _trials_csv(rows: list[dict[str, Any]], search: Search) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "state", "validation_loss", "epochs", *search.paths, "reason"])
-    for row in rows:
-        values = [trials.yaml_text(row["values"][path]) for path in search.paths]
-        writer.writerow(
-            [row["trial"], row["state"], row["loss"], row["epochs"], *values, row["reason"]]
-        )
-    return text.getvalue().encode()

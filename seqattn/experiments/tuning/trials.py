@@ -58,11 +58,6 @@ def open_study(storage: str, search: Search, identity: Mapping[str, Any]) -> opt
     The attribute `SEARCH_ATTR` of the study contains the identity of the search, and an id under
     "study".
 
-    Args:
-        storage: database URL.
-        search: config and ranges.
-        identity: see `search.search_identity`.
-
     Raises:
         UsageError: if the database driver is not installed, or if the study has trials of an
             unknown search.
@@ -96,7 +91,8 @@ def _open_database(storage: str) -> optuna.storages.BaseStorage:
     """Open a database and create Optuna's tables.
 
     If two processes create the tables at the same time, one of them gets an error from the
-    database. This process tries again, and then finds the tables."""
+    database. This process tries again, and then finds the tables.
+    """
     for _ in range(5):
         try:
             return optuna.storages.get_storage(storage)
@@ -117,12 +113,8 @@ def start_trial(
     """Start the next trial, with the values of an interrupted trial or an untried combination.
 
     Args:
-        study: study of the search.
-        search: config and ranges.
         is_available: function that takes the number of a trial, and returns whether this trial has
             no run folder yet.
-        message: function that is called with a line for each skipped number, and for each proposal
-            of the sampler that is replaced.
 
     Returns:
         the trial, or None if no combination is left.
@@ -179,7 +171,6 @@ def build_pruner(training: Training, *, are_comparable: bool) -> optuna.pruners.
     The median needs `STARTUP_TRIALS` complete trials that reached this epoch.
 
     Args:
-        training: section `training` of the trial's config.
         are_comparable: see `are_comparable`. If this is False, no trial is pruned.
     """
     if not are_comparable:
@@ -195,11 +186,7 @@ def build_pruner(training: Training, *, are_comparable: bool) -> optuna.pruners.
 
 
 class FixedSampler(optuna.samplers.BaseSampler):
-    """A sampler that returns given values.
-
-    Args:
-        values: the label of each key.
-    """
+    """A sampler that returns given values."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
@@ -228,10 +215,6 @@ def choose_labels(
 
     If the sampler proposes values that were tried before, the function draws an untried combination
     instead.
-
-    Args:
-        number: number of the trial.
-        message: function that is called with a line if the proposal is replaced.
 
     Returns:
         the label of each key, or None if no combination is left.
@@ -319,11 +302,7 @@ def suggest_value(trial: Trial, param_range: Range) -> None:
 
 
 def label_values(labels: Mapping[str, Any], search: Search) -> dict[str, Any]:
-    """Return the value of each key that has a label.
-
-    Args:
-        labels: labels by key, such as `trial.params`.
-    """
+    """Return the value of each key that has a label."""
     return {
         param_range.path: param_range.value_of(labels[param_range.path])
         for param_range in search.ranges if param_range.path in labels
@@ -353,18 +332,21 @@ def wait_until(condition: Callable[[], bool]) -> None:
 # --- how trials end -------------------------------------------------------------------------------
 
 
-def end(study: optuna.Study, trial: Trial, state: TrialState, loss: float | None = None) -> None:
-    """Record the end of a trial.
-
-    Args:
-        study: study of the search.
-        trial: a running trial.
-        state: the state in which the trial ended.
-        loss: best validation loss of a complete trial, otherwise None.
+def end(
+    study: optuna.Study, trial: Trial, state: TrialState, loss: float | None = None, *,
+    reason: str = "", refused: bool = False,
+) -> None:  # fmt: skip
+    """Record the end of a trial: with its best validation loss if it is complete, or with the error
+    message if it failed. A refused trial had an invalid config or invalid data; any other failed
+    trial diverged.
 
     Raises:
         UpdateFinishedTrialError: if another process has ended the trial.
     """
+    if reason:
+        trial.set_user_attr(REASON_ATTR, reason)
+    if refused:
+        trial.set_user_attr(REFUSED_ATTR, True)
     try:
         study.tell(trial, loss, state=state)
     except ValueError:
@@ -373,24 +355,12 @@ def end(study: optuna.Study, trial: Trial, state: TrialState, loss: float | None
         raise optuna.exceptions.UpdateFinishedTrialError from None
 
 
-def fail(study: optuna.Study, trial: Trial, reason: str, *, refused: bool = False) -> None:
-    """Record that a trial ended without a loss, and store the error message in one line.
-
-    Args:
-        refused: whether the config or the data of the trial were invalid. False means that training
-            diverged.
-    """
-    trial.set_user_attr(REASON_ATTR, reason)
-    if refused:
-        trial.set_user_attr(REFUSED_ATTR, True)
-    end(study, trial, TrialState.FAIL)
-
-
 def requeue(study: optuna.Study, search: Search, trial: FrozenTrial) -> None:
     """End an interrupted trial, and queue its values for a new trial that replaces it.
 
     If the trial has no values yet but repeats an earlier trial, the values of the earlier trial are
-    queued again. If the trial has no values and repeats no trial, nothing is queued."""
+    queued again. If the trial has no values and repeats no trial, nothing is queued.
+    """
     trials = study.get_trials(deepcopy=False)
     repeated = trial.user_attrs.get(REQUEUED_FROM_ATTR)
     number = trial.number if has_values(trial, search) else repeated
