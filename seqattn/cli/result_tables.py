@@ -29,7 +29,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     from rich.table import Table
 
     from seqattn.config import read_stored
-    from seqattn.data.baselines import describe_standing
+    from seqattn.data.baselines import NOISE_FLOOR, describe_standing
     from seqattn.data.metrics import describe_metrics
     from seqattn.runs import RunFolder
 
@@ -42,7 +42,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     for losses in (summary["baselines"], summary["fitted"]):
         rows += [(name, loss, name, "") for name, loss in losses.items()]
     if floor is not None:
-        rows.append(("noise floor (irreducible error)", floor, "", ""))
+        rows.append((NOISE_FLOOR, floor, "", ""))
     for label, loss, name, style in sorted(rows, key=lambda row: row[1]):
         table.add_row(label, *error_cells(summary, loss, name), style=style)
     console.print(table)
