@@ -70,6 +70,32 @@ def test_losses_without_scaling_have_the_units_of_the_data() -> None:
     assert "different test sequences" in " ".join(describe_result(result))
 
 
+@pytest.mark.parametrize("vary", ["data.features=[x],[y]", "data.units={x: m},{x: mm}"])
+def test_losses_of_other_features_and_other_units_are_not_compared(vary: str) -> None:
+    numbers = np.random.default_rng(1).normal(size=(30, 5, 2)) * [1, 100]
+    rows = [f"{k},{t},{x:.6f},{y:.6f}\n" for k, steps in enumerate(numbers)
+            for t, (x, y) in enumerate(steps)]  # fmt: skip
+    Path("small.csv").write_text("series,step,x,y\n" + "".join(rows))
+    result = compared("features", vary, scaling="none")
+    assert (result.same_units, result.pairs) == (False, ())
+    text = " ".join(describe_result(result))
+    assert "differ in data.scaling, data.relative, data.units or the target features" in text
+    assert "each variant in its own units" in markdown(result)
+
+
+def test_units_of_sources_are_not_units_of_losses() -> None:
+    rows = [f"{k},{t},{k * t},{t}\n" for k in range(30) for t in range(5)]
+    Path("small.csv").write_text("series,step,x,y\n" + "".join(rows))
+    Path("c.yaml").write_text(CONFIG.format(name="c", scaling="none").replace(
+        "scaling: none", "scaling: none, source_features: [x, y], target_features: [x]"
+    ))  # fmt: skip
+    vary = ["data.units={x: m, y: m},{x: m, y: mm}"]
+    plan = plan_comparison(Path("c.yaml"), vary=vary, seeds=2)
+    result = run_comparison(plan, Path("outputs"))
+    assert result.same_units
+    assert len(result.pairs) == 1
+
+
 def test_a_variant_without_a_checkpoint_has_the_unit_of_the_others() -> None:
     result = compared("models", "model.cell=gru,rnn")
     for folder in result.variants[1].folders.values():

@@ -210,13 +210,15 @@ def describe_limits(result: ComparisonResult) -> list[str]:
     if not result.same_training_units:
         words.append(
             "The training and validation losses of the variants (curves.png) are in different"
-            " units, because the variants differ in data.normalize, data.scaling or data.relative,"
-            " or because data.scaling was fitted to different training data."
+            " units, because the variants differ in data.normalize, data.scaling, data.relative,"
+            " data.units or the target features, or because data.scaling was fitted to different"
+            " training data."
         )
     if not result.same_units:
         words.append(
-            "The test losses are in different units, because the variants differ in data.scaling or"
-            " data.relative, or because data.scaling was fitted to different training data. Two"
+            "The test losses are in different units, because the variants differ in data.scaling,"
+            " data.relative, data.units or the target features, or because data.scaling was fitted"
+            " to different training data. Two"
             " variants in different units are not tested against each other. `rmse` in each run's"
             " summary.json is in the units of the data."
         )
