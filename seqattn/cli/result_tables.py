@@ -98,7 +98,8 @@ def print_seeds(outcome: ComparisonResult) -> None:
     best = None if summary is None else variant.folders[summary.best_seed]
     config = read_stored(first.config)
     plugins = plugin_options(config)
-    print_variants(f"{counted(len(variant.losses), 'seed')} of {variant.name}", [variant])
+    title = f"{counted(len(variant.losses), 'seed')} of {variant.name}{outcome.unit_text}"
+    print_variants(title, [variant])
     lines = [
         f"{describe_references(outcome)} {BRACKETS}",
         describe_scope(outcome.data_of_seeds),
@@ -130,7 +131,8 @@ def print_comparison(outcome: ComparisonResult) -> None:
     from seqattn.analysis.comparison.tables import BRACKETS, describe_references
 
     counts = [len(variant.folders) for variant in outcome.variants]
-    print_variants(f"{outcome.name}: {describe_seed_counts(counts)}", outcome.variants)
+    title = f"{outcome.name}: {describe_seed_counts(counts)}{outcome.unit_text}"
+    print_variants(title, outcome.variants)
     lines = [
         f"{describe_references(outcome)} {BRACKETS}".strip(),
         "",

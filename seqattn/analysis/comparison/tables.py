@@ -135,6 +135,11 @@ def describe_references(result: ComparisonResult) -> str:
     return f"Reference losses{over}: {losses}."
 
 
+def describe_losses(result: ComparisonResult) -> str:
+    """Return a sentence about the test losses and their unit."""
+    return f"Mean squared error on the test sequences, free running{result.unit_text}."
+
+
 BRACKETS = "Brackets are distribution-free 95% intervals of the median (order statistics)."
 
 
@@ -232,8 +237,7 @@ def describe_limits(result: ComparisonResult) -> list[str]:
 
 def markdown(result: ComparisonResult) -> str:
     """Return the content of `comparison.md`."""
-    heading = f"Mean squared error on the test sequences, free running{result.unit_text}."
-    lines = [f"# {result.name}", "", heading, ""]
+    lines = [f"# {result.name}", "", describe_losses(result), ""]
     lines += markdown_table(*variant_table(result.variants))
     lines += [""]
     if found := describe_references(result):
