@@ -53,7 +53,7 @@ plain
 
 # %% [markdown]
 # The table has the mean squared error on test squares, which were not used in training. The *noise floor* is the
-# smallest error that a model can reach. The *baselines* are simple forecasts without a model. The rule "each target
+# error of a forecast that knows the true corners; no model has a reliably smaller error. The *baselines* are simple forecasts without a model. The rule "each target
 # corner is opposite one of the source corners" needs no training, and it is better than this model: two numbers are too
 # few to describe two corners.
 

@@ -187,7 +187,8 @@ def _predict_part(
             normal = free_run(trained.model, part, steps, with_attention=False, scaling=scaling)
             losses = [forecast_loss(each, part, scaling) for each in (normal, result)]
             if None not in losses:
-                note(f"Mean squared error: {losses[0]:.4g} with the model's attention,"
+                unit = ", scaled units" if not scaling.is_identity else ""
+                note(f"Mean squared error{unit}: {losses[0]:.4g} with the model's attention,"
                      f" {losses[1]:.4g} with {mode}.")  # fmt: skip
         with writer.opened():
             writer.write(part, result, ForecastSteps.of_sources(part))

@@ -29,7 +29,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     from rich.table import Table
 
     from seqattn.config import read_stored
-    from seqattn.data.baselines import describe_standing
+    from seqattn.data.baselines import NOISE_FLOOR, describe_standing
     from seqattn.data.metrics import describe_metrics
     from seqattn.runs import RunFolder
 
@@ -42,7 +42,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     for losses in (summary["baselines"], summary["fitted"]):
         rows += [(name, loss, name, "") for name, loss in losses.items()]
     if floor is not None:
-        rows.append(("noise floor (irreducible error)", floor, "", ""))
+        rows.append((NOISE_FLOOR, floor, "", ""))
     for label, loss, name, style in sorted(rows, key=lambda row: row[1]):
         table.add_row(label, *error_cells(summary, loss, name), style=style)
     console.print(table)
@@ -98,7 +98,8 @@ def print_seeds(outcome: ComparisonResult) -> None:
     best = None if summary is None else variant.folders[summary.best_seed]
     config = read_stored(first.config)
     plugins = plugin_options(config)
-    print_variants(f"{counted(len(variant.losses), 'seed')} of {variant.name}", [variant])
+    title = f"{counted(len(variant.losses), 'seed')} of {variant.name}{outcome.unit_text}"
+    print_variants(title, [variant])
     lines = [
         f"{describe_references(outcome)} {BRACKETS}",
         describe_scope(outcome.data_of_seeds),
@@ -130,7 +131,8 @@ def print_comparison(outcome: ComparisonResult) -> None:
     from seqattn.analysis.comparison.tables import BRACKETS, describe_references
 
     counts = [len(variant.folders) for variant in outcome.variants]
-    print_variants(f"{outcome.name}: {describe_seed_counts(counts)}", outcome.variants)
+    title = f"{outcome.name}: {describe_seed_counts(counts)}{outcome.unit_text}"
+    print_variants(title, outcome.variants)
     lines = [
         f"{describe_references(outcome)} {BRACKETS}".strip(),
         "",

@@ -63,6 +63,7 @@ LOCATION = Kind("location", LocationKnobs, "kind", AttentionKnobs, "location")
 CELL = Kind("cell", CellKnobs, "name", Recurrent, "cell")
 TASK = Kind("task", Generated, "kind", Config, "data")
 MODEL = Kind("model", ModelKnobs, "kind", Config, "model")
+KINDS = (SCORE, NORMALIZER, LOCATION, CELL, TASK, MODEL)
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,14 @@ class Registration:
         name: the name.
         source: the source of the plugin.
         apply: a function that makes the name available.
+        section: the config section of the name; None if the name has no section.
     """
 
     noun: str
     name: str
     source: Source
     apply: Callable[[], None]
+    section: type[Section] | None = None
 
 
 SOURCES: dict[str, Source] = {}
@@ -141,7 +144,9 @@ def register_section(
             f"{source}: register_{kind.noun}({name!r}, ...) needs a config class, a subclass of"
             f" seqattn.{kind.noun.capitalize()}Config; got {section!r}."
         )
-    if section in OWNERS or section is kind.base or section.__module__.startswith("seqattn."):
+    pending = {each.section for each in _pending or []}
+    is_taken = section in OWNERS or section in pending
+    if is_taken or section is kind.base or section.__module__.startswith("seqattn."):
         raise PluginError(
             f"{source}: register_{kind.noun}({name!r}, {section.__name__}): the class"
             f" {section.__name__} belongs to another {kind.noun}. Define a subclass for {name}."
@@ -154,12 +159,13 @@ def register_section(
         OWNERS[section] = source
         apply()
 
-    register(kind.noun, name, module, extend, taken)
+    register(kind.noun, name, module, extend, taken, section)
 
 
 def register(
-    noun: str, name: str, module: str, apply: Callable[[], None], taken: Collection[str]
-) -> None:
+    noun: str, name: str, module: str, apply: Callable[[], None], taken: Collection[str],
+    section: type[Section] | None = None,
+) -> None:  # fmt: skip
     """Register a name. If a plugin is being loaded, the name becomes available once the whole
     plugin has been loaded.
 
@@ -169,6 +175,7 @@ def register(
         module: the name of the module that registers the name.
         apply: a function that makes the name available.
         taken: the names that exist already.
+        section: the config section of the name; None if the name has no section.
 
     Raises:
         PluginError: if the name is not valid or exists already.
@@ -192,7 +199,7 @@ def register(
             f"{source}: registers the {noun} {name}, which is a {noun} of seqattn. Choose another"
             " name."
         )
-    found = Registration(noun, name, source, apply)
+    found = Registration(noun, name, source, apply, section)
     if _pending is None:
         _make_available(found)
     else:

@@ -12,12 +12,14 @@ from typing import Any, get_args
 
 from pydantic_core import ErrorDetails
 
+from seqattn.config.extension import KINDS, NAME
 from seqattn.config.knobs import ComparisonFile
 from seqattn.config.reading import KeyPath, describe_value, is_plain_number
 from seqattn.config.sections import (
     TEXT_TAG,
     SectionType,
     all_keys,
+    choices,
     field_variants,
     sections_at,
 )
@@ -67,9 +69,10 @@ def _describe(error: ErrorDetails) -> tuple[KeyPath, str]:
         case "union_tag_invalid":
             key, names = _discriminator_key(path), list(sections_at(path))
             actual = given.get(key) if isinstance(given, dict) else given
-            return (*path, key), _not_a_choice(names, actual)
+            return (*path, key), _not_a_choice(names, actual) + _plugin_hint(path, key, actual)
         case "literal_error":
-            return path, _not_a_choice(_literal_options(context["expected"]), given)
+            words = _not_a_choice(_literal_options(context["expected"]), given)
+            return path, words + _plugin_hint(path[:-1], path[-1], given)
         case kind:
             return path, describe_expectation(kind, context, path, given)
 
@@ -274,6 +277,26 @@ def _not_a_choice(allowed: Sequence[str], given: Any) -> str:
         head = f"expected one of {', '.join(allowed)}; got {describe_value(given)}."
     close = nearest(given, allowed) if isinstance(given, str) else None
     return f"{head} Did you mean {close}?" if close else head
+
+
+def _plugin_hint(parent: KeyPath, key: str, given: Any) -> str:
+    """Return a sentence about names of plugins, for a key whose names plugins may add; otherwise
+    "".
+
+    Args:
+        parent: the path of the section that contains the key.
+        key: the key.
+        given: the actual value.
+    """
+    selectors = {(kind.field, kind.key) for kind in KINDS}
+    texts = {kind.field for kind in KINDS
+             if choices(kind.owner.model_fields[kind.field].annotation)}  # fmt: skip
+    is_open = (*parent[-1:], key) in selectors or key in texts
+    if key in texts and isinstance(given, dict):
+        given = given.get("name")
+    if not (is_open and isinstance(given, str) and NAME.fullmatch(given)):
+        return ""
+    return " If a plugin defines this name, load the plugin with plugins: [FILE] or --plugin FILE."
 
 
 def _literal_options(expected: str) -> list[str]:

@@ -23,6 +23,9 @@ NaiveForecast = Callable[[Floats, Integers, int], Floats]
 """Function that returns a forecast (N, T, F), given the sources (N, S, F), the source lengths (N,)
 and the number of steps T."""
 
+NOISE_FLOOR = "noise floor (lower bound)"
+"""The row of the noise floor in a table of losses. A model that sees only noisy sources may not be
+able to reach this bound."""
 TRAINING_MEAN = "mean of the training targets"
 LAST_POINT = "last source point"
 DRIFT = "drift"

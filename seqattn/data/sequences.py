@@ -37,8 +37,9 @@ class Sequences:
         ids: names of the N sequences.
         labels: short description of each sequence for plot titles, such as "clockwise"; empty if
             there are no descriptions.
-        ideal: (N, T, F) best forecast without knowledge of the noise, or None if it is unknown. The
-            error of this forecast is the noise floor.
+        ideal: (N, T, F) the targets without noise, or None if they are unknown. The error of this
+            forecast is the noise floor, a lower bound that no model beats reliably. A model that
+            sees only noisy sources may not be able to reach it.
         alignment: (N, T) index of the source step that determines each target step, or None if the
             task has no alignment. The index is -1 at padding, and for a target step that no single
             source step determines.

@@ -17,7 +17,7 @@ from seqattn.config import (
 from seqattn.errors import PluginError
 from seqattn.models.attention import Location, Normalizer, Score
 from seqattn.models.attention.location_based import LOCATIONS
-from seqattn.models.attention.normalizers import PLUGIN_NORMALIZERS
+from seqattn.models.attention.normalizers import PLUGIN_NORMALIZERS, check_meaning
 from seqattn.models.attention.scores import SCORES
 from seqattn.models.base import ModelOutput, Seq2SeqModel
 from seqattn.models.cells import PLUGIN_CELLS, Cell
@@ -30,9 +30,12 @@ def check_output(output: object, method: str) -> ModelOutput:
     """Return the output of a model's method, such as "Mean.forecast".
 
     Raises:
-        PluginError: if the output is not a `ModelOutput`.
+        PluginError: if the output is not a `ModelOutput`, or if the meaning of attention weights is
+            unknown.
     """
     if isinstance(output, ModelOutput):
+        for each in output.attention:
+            check_meaning(each.meaning, f"{method}: AttentionMap")
         return output
     raise PluginError(
         f"{method}: must return seqattn.ModelOutput(values), where the values have the shape"

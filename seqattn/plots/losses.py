@@ -147,7 +147,8 @@ def loss_figure(
     Args:
         history: the losses, which are mean squared errors.
         best_epoch: the epoch to mark, counted from 1; 0 to mark no epoch.
-        noise_floor: the irreducible mean squared error; None if it is unknown.
+        noise_floor: the mean squared error of a forecast that knows the sequences without noise;
+            None if it is unknown.
         baseline: the name and the mean squared error of the best parameter-free baseline; None for
             a figure without a baseline.
         scaled: whether the errors are in scaled units instead of the units of the data.

@@ -377,7 +377,7 @@ def compare(
             for seed in sorted({*range(seeds), *held})
         }
         summaries = {
-            seed: {"test_loss": loss, "scaled": False, "noise_floor": 0.01, "baselines": {"rule": 1}}
+            seed: {"test_loss": loss, "scaled": False, "features": ["x"], "noise_floor": 0.01, "baselines": {"rule": 1}}
             for seed, loss in held.items() if loss < INF
         }  # fmt: skip
         diverged = frozenset(held.keys() - summaries.keys())

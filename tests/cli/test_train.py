@@ -51,7 +51,7 @@ def test_train_leaves_a_complete_run_folder(seqattn: Command, tmp_path: Path) ->
     weights = read_arrays(folder / "attention.npz")["weights"]
     assert weights.shape == (12, 1, 1, 2, 2)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
-    for words in ("this model, free running", "noise floor", "minus the source corner",
+    for words in ("this model, free running", "noise floor (lower bound)", "minus the source corner",
                   "outputs/mine", "seqattn evaluate outputs/mine",
                   "seqattn plot-attention outputs/mine"):  # fmt: skip
         assert words in done.out

@@ -376,3 +376,16 @@ def test_parts_of_a_date_must_be_whole_numbers(seqattn: Command, tmp_path: Path)
     done = seqattn("data", "check", "parts.csv", "--time", "year,month,day")
     assert done.code == 3, done.out
     assert "line 4, the columns year, month, day form no valid time" in done.err
+
+
+def test_a_column_of_words_in_features_and_in_one_hot(tmp_path: Path) -> None:
+    rows = [f"{name},{step},{step},up" for name in "xyz" for step in range(4)]
+    (tmp_path / "a.csv").write_text("\n".join(["series,step,a,w", *rows]))
+    with pytest.raises(DataError) as caught:
+        read_all(tmp_path / "a.csv", ReadOptions(features=("a", "w"), one_hot=("w",)))
+    assert str(caught.value).endswith(
+        "column 'w' contains 'up', not a number. Correct the cell; or, take 'w' out of"
+        " data.features, because data.one_hot already makes a feature of each word."
+    )
+    with pytest.raises(DataError, match=r"for each word, set data.one_hot: \['w'\]"):
+        read_all(tmp_path / "a.csv", ReadOptions(features=("a", "w")))

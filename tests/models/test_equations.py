@@ -33,6 +33,8 @@ MORE = {
     "readout tanh": ["model.readout=tanh", "model.cell=rnn", "model.attention.key_dim=6"],
     "no maps": ["model.attention.project_query_key=false", "model.attention.heads=2",
                 "model.attention.location={kind: location_shift, shift_range: 5}"],
+    "shift in long sources": ["data.length=8", "model.attention.heads=2",
+                              "model.attention.location={kind: location_shift}"],
     "cosine heads": ["model.attention={score: cosine, heads: 4, location: {kind: local}}"],
     "general heads": ["model.attention={score: general, heads: 4, normalizer: sparsemax}"],
     "no attention": ["model.attention=null"],

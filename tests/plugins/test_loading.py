@@ -11,7 +11,9 @@ import pytest
 
 from seqattn.config import all_keys, json_schema, load_plugin, resolve
 from seqattn.errors import ConfigError, PluginError
-from tests.plugins.sources import BILINEAR_TANH, PARTS, TORCH_LINEAR
+from seqattn.models import build_model
+from tests.conftest import Ended
+from tests.plugins.sources import BILINEAR_TANH, MEAN_MODEL, PARTS, TORCH_LINEAR
 
 Write = Callable[..., Path]
 SCORE = ["model.attention={score: bilinear_tanh, width: 4}"]
@@ -155,6 +157,94 @@ def test_a_name_that_a_plugin_registers_twice(write: Write) -> None:
     assert error_of(path) == (
         f"{path}: registers the score bilinear_tanh twice. Give one of the two another name."
     )
+
+
+TWO_NAMES = """
+import seqattn
+
+
+class C(seqattn.NormalizerConfig):
+    pass
+
+
+class Plain(seqattn.Normalizer):
+    def normalize(self, scores, keep, u):
+        return seqattn.NormalizerOutput(seqattn.mask_scores(scores, keep).softmax(-1))
+
+
+seqattn.register_normalizer("a", C)(Plain)
+seqattn.register_normalizer("b", C)(Plain)
+"""
+
+
+def test_two_names_with_one_config_class(write: Write) -> None:
+    path = write("my.py", TWO_NAMES)
+    assert error_of(path) == (
+        f"{path}: register_normalizer('b', C): the class C belongs to another normalizer. Define a"
+        " subclass for b."
+    )
+    with pytest.raises(ConfigError, match="expected one of softmax, sparsemax, hard; got"):
+        resolve(None, ["model.attention={score: dot, normalizer: a}"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "model.attention.score=mine", "model.attention={score: dot, normalizer: mine}",
+        "model.attention={score: dot, location: {kind: mine}}", "model.cell=mine",
+        "model.cell={name: mine}", "data.kind=mine", "model.kind=mine",
+        "model.attention={score: dot, normalizer: {name: mine}}",
+    ],
+)  # fmt: skip
+def test_an_unknown_name_may_be_that_of_a_plugin(write: Write, change: str) -> None:
+    hint = "If a plugin defines this name, load the plugin with plugins: [FILE] or --plugin FILE."
+    with pytest.raises(ConfigError) as caught:
+        resolve(None, [change])
+    assert hint in str(caught.value)
+    load_plugin(write("my.py", PARTS))
+    with pytest.raises(ConfigError) as caught:
+        resolve(None, [change])
+    assert hint in str(caught.value)
+
+
+def test_a_setting_that_no_plugin_extends_has_no_hint() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(None, ["training.optimizer=mine"])
+    assert "plugin" not in str(caught.value)
+
+
+CONFIG = """
+data: {kind: squares, n_train: 16, n_validation: 8, n_test: 8}
+model: {kind: mean}
+training: {epochs: 1}
+"""
+EXPECTED_MEANING = "expected one of 'distribution', 'partial', 'strength'; got None."
+
+
+@pytest.mark.parametrize(
+    ("content", "change", "owner"),
+    [
+        (PARTS.replace('meaning = "partial"', "meaning = None"), "normalizer: half", "Half"),
+        (PARTS.replace("(seqattn.Location):", "(seqattn.Location):\n    meaning = None"),
+         "location: {kind: every}", "Every"),
+    ],
+)  # fmt: skip
+def test_a_meaning_that_is_unknown(write: Write, content: str, change: str, owner: str) -> None:
+    load_plugin(write("my.py", content))
+    config = resolve(None, [f"model.attention={{score: dot, {change}}}"]).config
+    with pytest.raises(PluginError) as caught:
+        build_model(config.model, 2, 1)
+    assert str(caught.value) == f"{owner}.meaning: {EXPECTED_MEANING}"
+
+
+def test_an_unknown_meaning_in_the_output_of_a_model(
+    write: Write, seqattn: Callable[..., Ended]
+) -> None:
+    path = write("my.py", MEAN_MODEL.replace("AttentionMap(weights)",
+                                             "AttentionMap(weights, meaning=None)"))  # fmt: skip
+    done = seqattn("train", write("mine.yaml", CONFIG), "--plugin", path)
+    assert done.code == 2
+    assert f"AttentionMap.meaning: {EXPECTED_MEANING}" in done.err
 
 
 @pytest.mark.parametrize(

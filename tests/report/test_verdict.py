@@ -75,6 +75,7 @@ def test_the_sentences_about_opposite_corners_and_lags_are_right() -> None:
 
 def test_rows_of_the_table_are_explained() -> None:
     assert "opposite corner" in describe_row("minus the source corner")
+    assert "knows the sequences without noise" in describe_row("noise floor (lower bound)")
     assert "one season earlier" in describe_row("seasonal naive (season 7, given)")
     assert describe_row("a new rule") == ""
 

@@ -22,6 +22,7 @@ from seqattn.analysis.comparison.tables import (
     BRACKETS,
     EMPTY_CELL,
     describe_limits,
+    describe_losses,
     describe_scope,
     explain_pairs,
     markdown_table,
@@ -171,10 +172,15 @@ def _shown_table(result: ComparisonResult, rows: TableRows) -> _ShownTable:
         case "variants":
             headings, cells = variant_table(result.variants)
             scope = describe_scope(result.data_of_seeds)
-            notes = ["Mean squared error on the test sequences, free running.", BRACKETS, scope]
+            notes = [describe_losses(result), BRACKETS, scope]
         case "runs":
             headings, cells = _run_table(result)
-            notes = ["Mean squared errors; the test loss is of free running."]
+            notes = [f"Mean squared errors{result.unit_text}; the test loss is of free running."]
+            if result.instance_normalized:
+                notes.append(
+                    "With data.normalize: instance, the validation loss is in standard deviations"
+                    " of each source, so it cannot be compared with the test loss."
+                )
         case _:
             assert_never(rows)
     place = 1 if rows == "variants" else headings.index("test loss")

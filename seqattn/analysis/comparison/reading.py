@@ -192,11 +192,16 @@ def collect_result(
         same_data_in_pairs=all(len(found) == 1 for found in data_of_group.values()),
         same_units=len(set(units.values())) == 1,
         same_training_units=len({
-            (units[variant.name], data[variant.name].get("normalize") == "instance")
+            (units[variant.name], _is_instance_normalized(data[variant.name]))
             for variant in variants
         }) == 1,
         data_of_seeds=data_of_seeds, sweep_key=sweep_key,
+        instance_normalized=any(map(_is_instance_normalized, data.values())),
     )  # fmt: skip
+
+
+def _is_instance_normalized(data: Mapping[str, Any]) -> bool:
+    return data.get("normalize") == "instance"
 
 
 def _sequences_of(data: Mapping[str, Any]) -> str:

@@ -122,6 +122,8 @@ class ComparisonResult:
             different units are not tested against each other.
         same_training_units: whether the training and validation losses of all variants have the
             same unit.
+        instance_normalized: whether the training and validation losses of at least one variant are
+            in standard deviations of each source (`data.normalize: instance`).
         data_of_seeds: the kind of data that the seeds use; see `DataOfSeeds`.
         sweep_key: the swept config key; "" if the comparison is not a sweep.
     """
@@ -136,6 +138,7 @@ class ComparisonResult:
     same_training_units: bool
     data_of_seeds: DataOfSeeds
     sweep_key: str = ""
+    instance_normalized: bool = False
 
     @property
     def pictures(self) -> tuple[Path, ...]:

@@ -135,6 +135,11 @@ def describe_references(result: ComparisonResult) -> str:
     return f"Reference losses{over}: {losses}."
 
 
+def describe_losses(result: ComparisonResult) -> str:
+    """Return a sentence about the test losses and their unit."""
+    return f"Mean squared error on the test sequences, free running{result.unit_text}."
+
+
 BRACKETS = "Brackets are distribution-free 95% intervals of the median (order statistics)."
 
 
@@ -210,13 +215,15 @@ def describe_limits(result: ComparisonResult) -> list[str]:
     if not result.same_training_units:
         words.append(
             "The training and validation losses of the variants (curves.png) are in different"
-            " units, because the variants differ in data.normalize, data.scaling or data.relative,"
-            " or because data.scaling was fitted to different training data."
+            " units, because the variants differ in data.normalize, data.scaling, data.relative,"
+            " data.units or the target features, or because data.scaling was fitted to different"
+            " training data."
         )
     if not result.same_units:
         words.append(
-            "The test losses are in different units, because the variants differ in data.scaling or"
-            " data.relative, or because data.scaling was fitted to different training data. Two"
+            "The test losses are in different units, because the variants differ in data.scaling,"
+            " data.relative, data.units or the target features, or because data.scaling was fitted"
+            " to different training data. Two"
             " variants in different units are not tested against each other. `rmse` in each run's"
             " summary.json is in the units of the data."
         )
@@ -230,8 +237,7 @@ def describe_limits(result: ComparisonResult) -> list[str]:
 
 def markdown(result: ComparisonResult) -> str:
     """Return the content of `comparison.md`."""
-    heading = f"Mean squared error on the test sequences, free running{result.unit_text}."
-    lines = [f"# {result.name}", "", heading, ""]
+    lines = [f"# {result.name}", "", describe_losses(result), ""]
     lines += markdown_table(*variant_table(result.variants))
     lines += [""]
     if found := describe_references(result):

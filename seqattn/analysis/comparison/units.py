@@ -16,18 +16,24 @@ SCALE_DIGITS = 6
 rounding."""
 
 
+Features = tuple[tuple[str, str], ...]
+"""The name and the unit of each target feature; "" for a feature without a unit."""
+
+
 @dataclass(frozen=True)
 class LossUnit:
     """The unit of test losses.
 
     Attributes:
         scaling, relative: the config keys `data.scaling` and `data.relative`.
+        features: the target features; None if they are unknown.
         scale: the scale of each target feature, fitted to the training part, in the units of the
             data; None if it is unknown, or for `scaling: none`.
     """
 
     scaling: str
     relative: bool
+    features: Features | None
     scale: tuple[str, ...] | None
 
 
@@ -36,9 +42,9 @@ def units_of_losses(
 ) -> dict[str, LossUnit]:
     """Return the unit of each variant's losses, by the name of the variant.
 
-    The scale is unknown if no run of a variant has a checkpoint, as after the divergence of all
-    seeds in the first epoch. Such a variant gets the scale of the first variant with the same
-    values of `data.scaling` and `data.relative`.
+    The features and the scale are unknown if no run of a variant has a checkpoint, as after the
+    divergence of all seeds in the first epoch. Such a variant gets those of the first variant with
+    the same values of the config keys that determine the unit.
 
     Args:
         variants: the results of the variants.
@@ -47,24 +53,40 @@ def units_of_losses(
     Raises:
         CheckpointError: if a checkpoint cannot be read.
     """
-    units = dict[str, LossUnit]()
-    for variant in variants:
-        section = data[variant.name]
-        scaling, relative = str(section.get("scaling", "none")), bool(section.get("relative"))
-        scale = None if scaling == "none" else _target_scale(variant)
-        units[variant.name] = LossUnit(scaling, relative, scale)
-    known = {(unit.scaling, unit.relative): unit for unit in reversed(units.values()) if unit.scale}
+    units = {variant.name: _unit_of(variant, data[variant.name]) for variant in variants}
+    settings = {name: _settings(section) for name, section in data.items()}
+    known = {settings[name]: units[name] for name in reversed(units) if units[name].features}
     return {
-        name: unit if unit.scale else known.get((unit.scaling, unit.relative), unit)
+        name: unit if unit.features else known.get(settings[name], unit)
         for name, unit in units.items()
     }
 
 
-def _target_scale(variant: VariantResult) -> tuple[str, ...] | None:
-    """Return the rounded scale of each target feature of a variant's first run with a
-    checkpoint."""
+def _settings(data: Mapping[str, Any]) -> str:
+    """Return a string that is equal for two data sections with the same unit of losses, apart from
+    the fitted scale."""
+    features = data.get("target_features") or data.get("features")
+    return repr((_scaling_of(data), features, data.get("units")))
+
+
+def _scaling_of(data: Mapping[str, Any]) -> tuple[str, bool]:
+    return str(data.get("scaling", "none")), bool(data.get("relative"))
+
+
+def _unit_of(variant: VariantResult, data: Mapping[str, Any]) -> LossUnit:
+    """Return the unit of a variant's losses, from a summary or from its first run with a
+    checkpoint. The scale is rounded."""
+    scaling, relative = _scaling_of(data)
+    if scaling == "none" and variant.summaries:
+        found = variant.any_summary
+        units = found.get("units", {})
+        features = tuple((name, units.get(name, "")) for name in found["features"])
+        return LossUnit(scaling, relative, features, None)
     for folder in variant.folders.values():
         if folder.best.is_file():
-            scale = read_checkpoint(folder.best).spec.scaling.target.scale
-            return tuple(f"{value:.{SCALE_DIGITS}g}" for value in np.atleast_1d(scale))
-    return None
+            spec = read_checkpoint(folder.best).spec
+            features = tuple((name, spec.units.get(name, "")) for name in spec.target_features)
+            scale = tuple(f"{value:.{SCALE_DIGITS}g}"
+                          for value in np.atleast_1d(spec.scaling.target.scale))  # fmt: skip
+            return LossUnit(scaling, relative, features, None if scaling == "none" else scale)
+    return LossUnit(scaling, relative, None, None)

@@ -21,7 +21,8 @@ class ReferenceLosses:
     of its feature and then squared. The RMSE and the MAE are in the units of the data.
 
     Attributes:
-        noise_floor: the irreducible error; None if it is unknown.
+        noise_floor: the loss of a forecast that knows the sequences without noise, which is a lower
+            bound for all models; None if it is unknown.
         baselines: the loss of each parameter-free baseline, by name.
         fitted: the loss of each fitted baseline, by name.
         rmse: the root mean squared errors of each baseline, by the name of the baseline. There is

@@ -114,11 +114,13 @@ def _feature_sql(
     for name in roles.features:
         if roles.columns[name].kind == "words":
             word = first_non_number(table, roles.columns[name], options)
-            raise DataError(
-                f"{table.name}: {word}. Correct the cell;"
-                " or, for a feature of 0 and 1 for each word, set"
-                f" {setting('one_hot', [name])}."
+            advice = (
+                f"take {name!r} out of {setting('features')}, because {setting('one_hot')} already"
+                " makes a feature of each word"
+                if name in options.one_hot
+                else f"for a feature of 0 and 1 for each word, set {setting('one_hot', [name])}"
             )
+            raise DataError(f"{table.name}: {word}. Correct the cell; or, {advice}.")
     for name in options.one_hot:
         text = roles.columns[name].text
         for word in _one_hot_words(table, name, text, options):

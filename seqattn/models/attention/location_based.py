@@ -19,7 +19,7 @@ from seqattn.config import LocationKnobs, Section
 from seqattn.config import LocationShift as ShiftConfig
 from seqattn.errors import PluginError
 from seqattn.models.attention.arithmetic import Array, AttentionStep, as_printed
-from seqattn.models.attention.normalizers import Normalizer, WeightSemantics
+from seqattn.models.attention.normalizers import Normalizer, WeightSemantics, check_meaning
 from seqattn.models.layers import Linear, without_autocast
 
 LOCATIONS: dict[type[Section], type[Location]] = {}
@@ -285,8 +285,16 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
 
 def build_location(config: LocationKnobs | None, hidden: int, heads: int) -> Location | None:
     """Build the location that a config section selects, for decoder states of width `hidden`. If
-    `config` is None, return None."""
-    return None if config is None else LOCATIONS[type(config)].from_config(config, hidden, heads)
+    `config` is None, return None.
+
+    Raises:
+        PluginError: if the meaning of the weights is unknown.
+    """
+    if config is None:
+        return None
+    found = LOCATIONS[type(config)].from_config(config, hidden, heads)
+    check_meaning(found.meaning, type(found).__name__)
+    return found
 
 
 def valid_lengths(keep: Tensor | None, like: Tensor) -> Tensor:

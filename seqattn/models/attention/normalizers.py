@@ -11,7 +11,7 @@ registers this name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 import torch
@@ -204,11 +204,26 @@ class Reinforce(Hard, name="hard", estimator="reinforce"):
         return NormalizerOutput(one_hot(choice, soft), log_prob)
 
 
+def check_meaning(meaning: object, owner: str) -> None:
+    """Check the meaning of the weights of a plugin.
+
+    Raises:
+        PluginError: if the meaning is not one of `WeightSemantics`.
+    """
+    known = get_args(WeightSemantics)
+    if meaning not in known:
+        raise PluginError(
+            f"{owner}.meaning: expected one of {', '.join(map(repr, known))}; got {meaning!r}."
+        )
+
+
 def build_normalizer(config: AttentionKnobs) -> Normalizer:
     """Build the normalizer that a config selects."""
     section: Any = config.normalizer  # a plugin's section is not part of the static type
     if isinstance(section, Section):
-        return PLUGIN_NORMALIZERS[type(section)].from_config(section)
+        found = PLUGIN_NORMALIZERS[type(section)].from_config(section)
+        check_meaning(found.meaning, type(found).__name__)
+        return found
     return NORMALIZERS[section, config.estimator]()
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from seqattn.analysis import doctor
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.config import Config, as_plain, leaves, read_stored
-from seqattn.data.baselines import render_verdict
+from seqattn.data.baselines import NOISE_FLOOR, render_verdict
 from seqattn.data.metrics import describe_metrics
 from seqattn.errors import CheckpointError, ConfigError, DataError, counted
 from seqattn.report.content.examples import attention_history_content, examples_content
@@ -217,7 +217,7 @@ def _summary_content(summary: Mapping[str, Any]) -> dict[str, Any]:
     rows += [[name, value, ""] for name, value in summary["baselines"].items()]
     rows += [[name, value, ""] for name, value in summary["fitted"].items()]
     if floor is not None:
-        rows += [["noise floor (irreducible error)", floor, "floor"]]
+        rows += [[NOISE_FLOOR, floor, "floor"]]
     return {
         "sentence": sentence + ".",
         "rows": [[*row, describe_row(row[0])] for row in sorted(rows, key=lambda row: row[1])],

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from numpy.typing import NDArray
 
 from seqattn.config import Config, Copy, Lag, OwnFile, Polygons, Recall, Reverse, Sort, Squares
-from seqattn.data.baselines import DRIFT, LAST_POINT, TRAINING_MEAN
+from seqattn.data.baselines import DRIFT, LAST_POINT, NOISE_FLOOR, TRAINING_MEAN
 from seqattn.data.least_squares import LEAST_SQUARES
 from seqattn.data.plugin_tasks import PLUGIN_TASKS
 from seqattn.errors import CheckpointError, counted
@@ -30,8 +30,8 @@ BASELINE_RULES = {
     " two source corners",
     "value of the nearest key": "forecasts the value of the key that is nearest to the last source"
     " point",
-    "noise floor (irreducible error)": "the error of a perfect model, because the data contain"
-    " random noise",
+    NOISE_FLOOR: "the error of a forecast that knows the sequences without noise; no model is"
+    " reliably better",
     "this model, free running": "each forecast point starts from the model's own previous one",
     "this model, teacher-forced": "each forecast point starts from the true previous point, which"
     " is unknown in real use",

@@ -20,7 +20,7 @@ export const TERMS: readonly Term[] = [
   { name: "free running", definition: "Forecasting as in real use: each forecast point starts from the model's own previous one, so errors can add up. The opposite is [teacher forcing]." },
   { name: "key", definition: "The numbers of a source point that a [query] is compared with. The comparison gives the [score]." },
   { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
-  { name: "noise floor", definition: "The [mean squared error] that even a perfect model would have, because the data contain random noise. No model can be reliably better." },
+  { name: "noise floor", definition: "The [mean squared error] of a forecast that knows the data without noise. No model is reliably better, and a model that sees only noisy sources may not be able to reach it." },
   { name: "own weights", definition: "The [attention weights|attention weight] that the model computes itself. The opposite are forced weights, which a reader gives to it." },
   { name: "parameter-free", definition: "Describes a [baseline] that is a fixed rule, so that nothing is trained." },
   { name: "query", definition: "The numbers with which the [decoder] asks what it needs for a forecast point. They are compared with the [key] of each source point." },
