@@ -19,7 +19,7 @@ from seqattn import experiments
 from seqattn.config import resolve
 
 
-def train_seeds(config_path: Path, folder: Path, first: int, count: int) -> list[float]:
+def errors_of_seeds(config_path: Path, folder: Path, first: int, count: int) -> list[float]:
     """Train `count` seeds together on one thread, and return the test error of each."""
     config = resolve(config_path, [f"seed={first}"]).config
     jobs = experiments.train_many(experiments.seeds_of(config, folder, count), threads=1)
@@ -36,8 +36,8 @@ def main() -> None:
     arguments = parser.parse_args()
     seeds = range(1, arguments.seeds + 1)
     with tempfile.TemporaryDirectory() as home:
-        together = train_seeds(arguments.config, Path(home) / "together", 1, len(seeds))
-        alone = [train_seeds(arguments.config, Path(home) / f"alone-{seed}", seed, 1)[0]
+        together = errors_of_seeds(arguments.config, Path(home) / "together", 1, len(seeds))
+        alone = [errors_of_seeds(arguments.config, Path(home) / f"alone-{seed}", seed, 1)[0]
                  for seed in seeds]  # fmt: skip
     differences = [abs(one - other) for one, other in zip(alone, together, strict=True)]
     print("| | min | median | max |")
