@@ -59,7 +59,6 @@ SAMPLED: dict[str, int] = {
     "experiments/test_comparison.py::test_a_killed_comparison_ends_with_the_same_tables": NEVER,
     "experiments/test_core_faults.py::"
     "test_a_stop_in_the_last_picture_of_a_run_counts_the_other_runs": 2,
-    "experiments/test_stored_by_earlier_versions.py::test_a_comparison_goes_on_and_is_read_back": 2,
     "experiments/test_trackers.py::test_mlflow_has_every_epoch_once_after_a_stop": NEVER,
     "experiments/test_trackers.py::"
     "test_the_offline_file_of_wandb_has_every_epoch_once_after_a_stop": NEVER,

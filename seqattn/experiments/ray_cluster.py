@@ -240,13 +240,15 @@ def _write_run_folders(
     allow_open_files(len(contents))  # one lock for each run
     with contextlib.ExitStack() as locks:
         for folder, _ in contents:
-            folder.last.parent.mkdir(parents=True, exist_ok=True)
+            folder.path.mkdir(parents=True, exist_ok=True)
             locks.enter_context(exclusive_lock(folder.path))
 
         with write_transaction():
             for folder, files in contents:
                 for path in (folder.config, folder.environment):
                     atomic_write(path, files[path.name])
+        for folder, _ in contents:  # after the files that make it a run folder
+            folder.last.parent.mkdir(exist_ok=True)
         with write_transaction():
             for folder, files in contents:
                 atomic_write(folder.log, files[folder.log.name], before_commit=folder.clear)

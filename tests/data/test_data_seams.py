@@ -175,24 +175,6 @@ def test_evaluate_says_that_all_sequences_were_dropped(
     assert "dropped" in done.err
 
 
-@pytest.mark.filterwarnings("default::FutureWarning")
-def test_a_test_part_that_was_trained_on_is_reported(seqattn: Any, tmp_path: Path) -> None:
-    """As of a run whose series an earlier version split another way."""
-    folder_of(tmp_path / "d", long(30, 0))
-    (tmp_path / "c.yaml").write_text(
-        "name: s\ndata: {kind: file, path: d, source_length: 3}\ntraining: {epochs: 1}\n"
-    )
-    assert seqattn("train", "c.yaml", "--plots=none").code == 0
-    done = seqattn("evaluate", "outputs/s")
-    assert done.code == 0
-    assert "earlier version" not in done.err
-    split = tmp_path / "outputs/s/split.csv"
-    split.write_text(split.read_text().replace(",test,", ",train,", 1))
-    done = seqattn("evaluate", "outputs/s")
-    assert done.code == 0
-    assert done.err.count("training data include part of the current test part") == 1
-
-
 @pytest.mark.parametrize("missing", ["interpolate", "drop_sequence", "refuse"])
 @pytest.mark.parametrize("which", [0, 5, 11])
 def test_a_sequence_without_a_source_is_named(

@@ -51,15 +51,6 @@ def test_a_search_does_not_continue_with_a_changed_plugin(tmp_path: Path) -> Non
         assert search_module.check_folder(folder, same) is not None
 
 
-def test_a_search_of_an_earlier_version_continues_whatever_its_plugins(tmp_path: Path) -> None:
-    asked, folder = wanted(tmp_path, RATE), tmp_path / "found"
-    now = search_module.search_identity(with_plugin(asked, "/a/my.py", "1"))
-    stored = {key: value for key, value in now.items() if key != "plugins"}
-    folder.mkdir()
-    (folder / "tune.json").write_text(json.dumps({"study": "1", **stored}))
-    assert search_module.check_folder(folder, now) is not None
-
-
 # --- the importance of keys -------------------------------------------------------------------
 
 

@@ -12,9 +12,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-import seqattn as package
 from seqattn import experiments
-from seqattn.config import Config, OwnFile, as_plain, from_plain, resolve
+from seqattn.config import Config, OwnFile, resolve
 from seqattn.data import Scaling, Sequences, load_data
 from seqattn.data.fitting import fit_scaling
 from seqattn.data.ridge import PENALTIES, RidgeMap, ridge_map, ridge_work
@@ -279,20 +278,6 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
 def test_empty_cells_count_as_systems_of_their_own(tmp_path: Path) -> None:
     config = resolve(None, window_file(tmp_path / "a.csv")).config
     assert ridge_work(load_data(config.data).train) == 4 * 12**3
-
-
-def test_what_an_earlier_version_stored_was_learned(tmp_path: Path) -> None:
-    config = resolve(None, [*SMALL, "model.skip_map=learned"]).config
-    plain = as_plain(config)
-    del plain["model"]["skip_map"]
-    assert from_plain(plain, "a checkpoint") == config
-    folder, _ = train_one(config, tmp_path, plots=False)
-    text = folder.config.read_text()
-    lines = [line for line in text.splitlines(keepends=True) if "skip_map" not in line]
-    folder.config.write_text("".join(lines))
-    assert package.load(folder.path).config.model.skip_map == "learned"
-    with pytest.raises(ConfigError, match="model.skip_map: learned -> frozen"):
-        train_one(resolve(folder.config).config, tmp_path, plots=False, resume=True)
 
 
 def test_a_map_without_a_skip_is_refused() -> None:
