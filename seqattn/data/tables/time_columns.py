@@ -144,6 +144,9 @@ def are_weeks(table: Table, column: Column, options: ReadOptions) -> bool:
     """
     if column.kind != "number":
         return False
+    low, high = table.measure(*column.range)  # known already, unlike the numbers below
+    if low is None or low < 190_001 or high > 209_953:
+        return False
     value = column.sql
     fits = (
         f"{value} = round({value}) AND {value} BETWEEN 190001 AND 209953"

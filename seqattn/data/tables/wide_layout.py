@@ -161,6 +161,9 @@ def _single_id_column(table: Table) -> tuple[str, ...]:
     """Return a column with a usual name for series ids, if possible one with unique values, or the
     first column if its values are unique."""
     if named := known_names(table.header, SERIES_NAMES):
+        steps = _steps_of_features(wide_columns(table.header)).values()
+        if known_names(table.header, TIME_NAMES) or all(len(some) == 1 for some in steps):
+            return (named[0],)  # the table is long, so no query is needed
         return (next((name for name in named if _is_unique(table, name)), named[0]),)
     first = table.header[0]
     if wide_columns([first]) or DATE.fullmatch(first) or fold_name(first) in TIME_NAMES:
