@@ -131,9 +131,8 @@ class FakeModel:
 class Spec:
     source_length, source_features = 2, ("x", "y")
 
-    class scaling:  # noqa: N801  # an attribute of the spec
-        class target:  # noqa: N801
-            scale: NDArray[Any] = np.ones(2)
+    class target:  # noqa: N801  # an attribute of the spec
+        scale: NDArray[Any] = np.ones(2)
 
 
 def result(name: str, loss: float, *sets: str, target: float = 0.0) -> RunResult:

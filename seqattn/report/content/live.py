@@ -211,7 +211,7 @@ class LiveModels:
             "features": list(spec.source_features),
             "target_features": list(spec.target_features),
             "scaling": spec.scaling_as_plain(),
-            "loss_scale": spec.target.unit.tolist(),
+            "loss_scale": spec.target.scale.tolist(),
             "input": input_form(trained),
             "runs": [],
         }
