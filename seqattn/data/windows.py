@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from seqattn.data.row_ranges import RowRanges, interpolate_linearly
 from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
 from seqattn.data.series_steps import SeriesSteps
+from seqattn.data.spaces import Space, Vectors
 from seqattn.data.spacing import Spacing
 
 CHUNK_NUMBERS = 2**18
@@ -87,15 +88,18 @@ class Windows(Sequences):
         names: names of the sequences.
         steps: times of the rows.
         has_empty: whether cells of the sources or targets may be NaN.
+        source_space, target_space: see `Sequences`.
     """
 
     def __init__(
         self, sources: RowRanges, targets: RowRanges, names: WindowNames, steps: SeriesSteps, *,
-        has_empty: bool,
+        has_empty: bool, source_space: Space | None = None, target_space: Space | None = None,
     ) -> None:  # fmt: skip
         fields = {"sources": sources, "targets": targets, "names": names, "steps": steps,
                   "has_empty": has_empty, "features": sources.features,
-                  "target_features": targets.features}  # fmt: skip
+                  "target_features": targets.features,
+                  "source_space": source_space or Vectors.unscaled(sources.features),
+                  "target_space": target_space or Vectors.unscaled(targets.features)}  # fmt: skip
         for name, value in fields.items():  # the base class is frozen
             object.__setattr__(self, name, value)
 
@@ -196,6 +200,7 @@ class Windows(Sequences):
         return Windows(
             self.sources.select(indices), self.targets.select(indices), self.names.select(indices),
             self.steps.select(indices), has_empty=self.has_empty,
+            source_space=self.source_space, target_space=self.target_space,
         )  # fmt: skip
 
     def select_points(self, indices: slice | Integers) -> Sequences:
@@ -238,6 +243,7 @@ class Windows(Sequences):
             last_steps=last_steps, spacing=spacing,
             source_observed=source_observed if self.has_masked_sources else None,
             target_observed=target_observed if self.has_masked_targets else None,
+            source_space=self.source_space, target_space=self.target_space,
         )  # fmt: skip
 
     def _last_steps(self, indices: slice | Integers) -> NDArray[np.generic] | None:
