@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqattn.config import OwnFile
-from seqattn.config.knobs.data import column_names
+from seqattn.config.data import column_names
 from seqattn.data.cache import is_large, load_cached
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.file_reader import FileReader

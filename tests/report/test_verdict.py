@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from seqattn.analysis.doctor import CHECK_NAMES
-from seqattn.config import Config, resolve
-from seqattn.config.knobs.plugins import Plugin
+from seqattn.config import Config, Plugin, resolve
 from seqattn.data.tasks import generate
 from seqattn.report.content.examples import choose_start
 from seqattn.report.content.live_differences import PageRun
