@@ -361,7 +361,8 @@ def _parse_section(section: Any, path: str) -> Compare:
     try:
         return Compare.model_validate(section)
     except ValidationError as error:
-        found = [describe_error({**details, "loc": ("compare", *details["loc"])})
+        content = {"compare": section}
+        found = [describe_error({**details, "loc": ("compare", *details["loc"])}, content)
                  for details in error.errors()]  # fmt: skip
         raise ConfigError(
             f"{path}: {count_mistakes(len(found))}.",

@@ -206,7 +206,7 @@ class Draft:
             found = error.errors()
         mistakes = list(self.mistakes)
         for details in found[:MAX_MISTAKES]:
-            at, words = describe_error(details)
+            at, words = describe_error(details, content)
             dotted = ".".join(key or repr(key) for key in at)
             mistakes.append(f"{_place(at, places, self.path)}: {dotted}: {words}")
         if mistakes:

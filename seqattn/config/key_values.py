@@ -43,10 +43,10 @@ def _values(field: FieldInfo, is_section: bool) -> Iterator[str]:
     its default. For a section, yield only the names that the key accepts instead of a section. In
     both cases, also yield `null` if the key accepts `null`."""
     types = (field.annotation, *get_args(field.annotation))
-    yield from map(as_value, choices(field.annotation))
+    yield from map(as_value, choices(field))
     if bool in types:
         yield from ("true", "false")
-    elif not is_section and not choices(field.annotation):
+    elif not is_section and not choices(field):
         has_text = isinstance(field.default, str | int | float)
         yield as_value(field.default) if has_text else ""
     if type(None) in types:

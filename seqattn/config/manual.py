@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seqattn.config.reading import KeyPath
-from seqattn.config.sections import all_keys
+from seqattn.config.sections import all_keys, selecting_key
 
 HEAD = """# Config keys
 
@@ -34,10 +34,6 @@ def render_manual(schema: Mapping[str, Any]) -> str:
     """
     sections: dict[tuple[KeyPath, str], list[str]] = {}
     descriptions: dict[tuple[KeyPath, str], str] = {}
-    discriminators = {"data": "kind", "model": "kind", "model.attention": "score",
-                 "model.attention.location": "kind", "model.attention.normalizer": "name",
-                 "model.cell": "name", "training.teacher_forcing": "schedule",
-                 "training.learning_rate_schedule": "kind"}  # fmt: skip
     for path, section, tag in all_keys():
         place = (path[:-1], tag)
         definition = schema["$defs"].get(section.__name__, schema)
@@ -52,7 +48,7 @@ def render_manual(schema: Mapping[str, Any]) -> str:
         dotted = ".".join(path)
         name = f"`{dotted}`" if dotted else "The file"
         if tag:
-            name += f" ({discriminators.get(dotted, 'kind')}: {tag})"
+            name += f" ({selecting_key(path)}: {tag})"
         lines += [f"## {name}", "", descriptions[path, tag], "", "| key | values | default | |",
                   "| --- | --- | --- | --- |", *rows, ""]  # fmt: skip
     return "\n".join(lines)

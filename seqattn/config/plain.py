@@ -99,7 +99,7 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
         config = Config.model_validate(content)
     except ValidationError as error:
         require_plugins(content, origin)
-        found = [describe_error(details) for details in error.errors()]
+        found = [describe_error(details, content) for details in error.errors()]
         raise ConfigError(
             f"{origin}: {count_mistakes(len(found))} in the config.",
             [f"{'.'.join(at)}: {words}" for at, words in found],

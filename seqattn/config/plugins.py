@@ -1,4 +1,5 @@
-"""Functions that load plugins, and compare the plugins in a stored config with the loaded plugins.
+"""The names that plugins register, functions that load plugins, and the comparison of the plugins
+in a stored config with the loaded plugins.
 
 A plugin is a Python file or an importable module that registers mechanisms. Only the functions
 `load_plugin`, `load_listed` and `load_received` import code. They are called for plugins that the
@@ -17,17 +18,211 @@ import platform
 import re
 import shlex
 import sys
+import traceback
 import types
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from seqattn.config import extension
-from seqattn.config.extension import Source
 from seqattn.config.files import read_regular_file
-from seqattn.config.schema import Config, expand_plugin, is_file_name
-from seqattn.errors import PluginError
+from seqattn.config.schema import Config, Plugin, expand_plugin, is_file_name
+from seqattn.config.section import PLUGIN_NAME, Section, Variants
+from seqattn.errors import PluginError, SeqattnError
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source of a plugin.
+
+    Attributes:
+        module: the name of the imported module.
+        path: the file, if the plugin was loaded from a file; None for a module.
+        sha256: the digest of the source file; None if there is no file, as in a notebook.
+    """
+
+    module: str
+    path: Path | None
+    sha256: str | None
+
+    def __str__(self) -> str:
+        return str(self.path or self.module)
+
+    def entry(self) -> Plugin:
+        """Return the entry of the source for the config key `plugins`."""
+        if self.path is not None:
+            return Plugin(path=str(self.path), sha256=self.sha256)
+        return Plugin(module=self.module, sha256=self.sha256)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the entry of the source as plain data."""
+        return dict(self.entry().model_dump())
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A name that a plugin registers.
+
+    Attributes:
+        noun: the kind of the name, such as "score".
+        name: the name.
+        source: the source of the plugin.
+        apply: a function that makes the name available.
+        section: the config section of the name; None if the name has no section.
+    """
+
+    noun: str
+    name: str
+    source: Source
+    apply: Callable[[], None]
+    section: type[Section] | None = None
+
+
+SOURCES: dict[str, Source] = {}
+"""The sources of the loaded plugins by module name."""
+REGISTERED: dict[tuple[str, str], Registration] = {}
+"""The registrations of the available names, by kind and name."""
+OWNERS: dict[type[Section], Source] = {}
+"""The source of the plugin that defines a config section, by section."""
+_pending: list[Registration] | None = None
+
+
+def register_section(
+    kind: Variants, name: str, section: type[Section], module: str, apply: Callable[[], None]
+) -> None:
+    """Register a mechanism that has its own config section.
+
+    Args:
+        kind: the variants to which the section is added, such as `SCORE`.
+        name: the name that selects the mechanism.
+        section: the config section, a subclass of `kind.base`.
+        module: the name of the module that defines the mechanism.
+        apply: a function that makes the mechanism available.
+
+    Raises:
+        PluginError: if the section is not a subclass of `kind.base` or belongs to another
+            mechanism, or if the name is not valid or exists already.
+    """
+    source = source_of(module)
+    if not (isinstance(section, type) and issubclass(section, kind.base)):
+        raise PluginError(
+            f"{source}: register_{kind.noun}({name!r}, ...) needs a config class, a subclass of"
+            f" seqattn.{kind.noun.capitalize()}Config; got {section!r}."
+        )
+    pending = {each.section for each in _pending or []}
+    is_taken = section in OWNERS or section in pending
+    if is_taken or section is kind.base or section.__module__.startswith("seqattn."):
+        raise PluginError(
+            f"{source}: register_{kind.noun}({name!r}, {section.__name__}): the class"
+            f" {section.__name__} belongs to another {kind.noun}. Define a subclass for {name}."
+        )
+
+    def extend() -> None:
+        kind.add(name, section)
+        OWNERS[section] = source
+        apply()
+
+    register(kind.noun, name, module, extend, {*kind.names, *kind.sections}, section)
+
+
+def register(
+    noun: str, name: str, module: str, apply: Callable[[], None], taken: Collection[str],
+    section: type[Section] | None = None,
+) -> None:  # fmt: skip
+    """Register a name. If a plugin is being loaded, the name becomes available once the whole
+    plugin has been loaded.
+
+    Args:
+        noun: the kind of the name, such as "score".
+        name: the name.
+        module: the name of the module that registers the name.
+        apply: a function that makes the name available.
+        taken: the names that exist already.
+        section: the config section of the name; None if the name has no section.
+
+    Raises:
+        PluginError: if the name is not valid or exists already.
+    """
+    source = source_of(module)
+    if not (isinstance(name, str) and PLUGIN_NAME.fullmatch(name)):
+        raise PluginError(
+            f"{source}: {name!r} is not a name for a {noun}. A name consists of letters, digits and"
+            " '_', and starts with a letter."
+        )
+    known = {(each.noun, each.name): each for each in (_pending or [])} | REGISTERED
+    first = known.get((noun, name))
+    if first is not None:
+        twice = "twice" if first.source == source else f", and so does {first.source}"
+        raise PluginError(
+            f"{source}: registers the {noun} {name}{' ' * (twice == 'twice')}{twice}. Give one of"
+            " the two another name."
+        )
+    if name in taken:
+        raise PluginError(
+            f"{source}: registers the {noun} {name}, which is a {noun} of seqattn. Choose another"
+            " name."
+        )
+    found = Registration(noun, name, source, apply, section)
+    if _pending is None:
+        _make_available(found)
+    else:
+        _pending.append(found)
+
+
+def _make_available(registration: Registration) -> None:
+    registration.apply()
+    REGISTERED[registration.noun, registration.name] = registration
+    SOURCES[registration.source.module] = registration.source
+
+
+def source_of(module: str) -> Source:
+    """Return the source of a module that registers a name."""
+    if module in SOURCES:
+        return SOURCES[module]
+    file = getattr(sys.modules.get(module), "__file__", None)
+    path = Path(file).resolve() if file and Path(file).is_file() else None
+    digest = None if path is None else hashlib.sha256(read_regular_file(path)).hexdigest()
+    return Source(module, path if module == "__main__" else None, digest)
+
+
+def used_sources(config: Section) -> Iterator[Source]:
+    """Yield the sources of the plugins whose sections a config uses."""
+    if type(config) in OWNERS:
+        yield OWNERS[type(config)]
+    for key in type(config).model_fields:
+        value = getattr(config, key)
+        if isinstance(value, Section):
+            yield from used_sources(value)
+
+
+@contextlib.contextmanager
+def plugin_errors(sources: Sequence[Source], what: str) -> Iterator[None]:
+    """Convert an exception from the code of plugins to a `PluginError` that names the plugin and,
+    if the traceback contains lines of its file, the last such line.
+
+    Args:
+        sources: the plugins whose code runs in the context; if empty, exceptions are not converted.
+        what: what the code does, such as "the task plus_one".
+
+    Raises:
+        PluginError: if the context ends with an exception that is not a `SeqattnError`.
+    """
+    try:
+        yield
+    except SeqattnError:
+        raise
+    except Exception as error:  # a plugin's code may raise any exception
+        if not sources:
+            raise
+        paths = {str(source.path) for source in sources}
+        lines = [frame for frame in traceback.extract_tb(error.__traceback__)
+                 if frame.filename in paths]  # fmt: skip
+        place = f"{lines[-1].filename}:{lines[-1].lineno}" if lines else str(sources[0])
+        raise PluginError(f"{place}: {what} raises {type(error).__name__}: {error}") from error
+
+
+# --- loading -------------------------------------------------------------------------------------
 
 
 class PluginChangedWarning(UserWarning):
@@ -69,7 +264,7 @@ def _load_file(path: Path) -> Source:
 def _load_content(path: Path, content: bytes) -> Source:
     """Load a plugin from the content of its file."""
     digest = hashlib.sha256(content).hexdigest()
-    for source in extension.SOURCES.values():
+    for source in SOURCES.values():
         if source.sha256 == digest:
             return source
         if source.path == path:
@@ -83,14 +278,14 @@ def _load_content(path: Path, content: bytes) -> Source:
     module = types.ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
-    extension.SOURCES[name] = source
+    SOURCES[name] = source
     try:
         with _loading(source):
             # Only plugins that the user names, or that another of the user's processes sends, lead
             # here. A run folder cannot.
             exec(compile(content, str(path), "exec"), vars(module))  # noqa: S102
     except BaseException:
-        del sys.modules[name], extension.SOURCES[name]
+        del sys.modules[name], SOURCES[name]
         raise
     _contents[digest] = content
     return source
@@ -101,8 +296,8 @@ _contents: dict[str, bytes] = {}
 
 
 def _load_module(name: str) -> Source:
-    if name in extension.SOURCES:
-        return extension.SOURCES[name]
+    if name in SOURCES:
+        return SOURCES[name]
     try:
         found = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -124,7 +319,7 @@ def _load_module(name: str) -> Source:
         if not before:
             sys.modules.pop(name, None)
         raise
-    extension.SOURCES[name] = source
+    SOURCES[name] = source
     return source
 
 
@@ -136,28 +331,33 @@ def _digest_of(file: str | None) -> str | None:
 
 @contextlib.contextmanager
 def _loading(source: Source) -> Iterator[None]:
-    """Return a context manager for loading a plugin. If the plugin is loaded without an error, the
-    names that it registers become available.
+    """Return a context manager for loading a plugin. Names that the plugin registers become
+    available at the end of the outermost context, unless it ends with an exception.
 
     Raises:
         PluginError: if the plugin raises an exception, or if it registers nothing.
     """
-    with extension.Loading() as found:
-        before = len(found)
-        try:
-            yield
-        except PluginError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise PluginError(_describe_exception(source, error)) from error
-        of_module = (each.source.module for each in extension.REGISTERED.values())
-        if len(found) == before and not any(
-            f"{module}.".startswith(f"{source.module}.") for module in of_module
-        ):
-            raise PluginError(
-                f"{source}: registers nothing. A plugin contains a class or a function with a"
-                " decorator such as @seqattn.register_score."
-            )
+    global _pending
+    outer, found = _pending, list[Registration]() if _pending is None else _pending
+    before, _pending = len(found), found
+    try:
+        yield
+    except PluginError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(_describe_exception(source, error)) from error
+    finally:
+        _pending = outer
+    of_module = (each.source.module for each in REGISTERED.values())
+    if len(found) == before and not any(
+        f"{module}.".startswith(f"{source.module}.") for module in of_module
+    ):
+        raise PluginError(
+            f"{source}: registers nothing. A plugin contains a class or a function with a"
+            " decorator such as @seqattn.register_score."
+        )
+    for registration in found if outer is None else ():
+        _make_available(registration)
 
 
 def _describe_exception(source: Source, error: BaseException) -> str:
@@ -224,7 +424,7 @@ def with_used_plugins(config: Config) -> Config:
     """Return a config whose key `plugins` lists every plugin that defines a section of the config,
     with the digest of the loaded file."""
     digests = {entry.sha256 for entry in config.plugins} - {None}
-    used = dict.fromkeys(extension.used_sources(config))
+    used = dict.fromkeys(used_sources(config))
     new = [source for source in used if source.sha256 not in digests]
     replaced = {_short_name(source.plain()) for source in new}
     kept = [entry for entry in config.plugins if _short_name(entry.model_dump()) not in replaced]
@@ -245,7 +445,7 @@ def plugin_contents() -> dict[str, bytes | None]:
         str(source.path) if source.sha256 in _contents else source.module: _contents.get(
             str(source.sha256)
         )
-        for source in extension.SOURCES.values()
+        for source in SOURCES.values()
         if source.module != "__main__"
     }
 
@@ -322,7 +522,7 @@ def warn_of_changes(config: Config) -> None:
     if not config.plugins:
         return
     matching = [_loaded(entry.model_dump()) for entry in config.plugins]
-    for source in extension.used_sources(config):
+    for source in used_sources(config):
         if source not in matching:
             _warn_changed(config.plugins[0].model_dump(), source)
 
@@ -348,7 +548,7 @@ def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
 def _loaded(entry: Mapping[str, Any]) -> Source | None:
     """Return the loaded plugin with the digest of an entry. If no loaded plugin has this digest,
     return the loaded plugin with the same file name or module. Otherwise, return None."""
-    sources, digest = extension.SOURCES.values(), entry.get("sha256")
+    sources, digest = SOURCES.values(), entry.get("sha256")
     same = [source for source in sources if digest is not None and source.sha256 == digest]
     name = _short_name(entry)
     return next(

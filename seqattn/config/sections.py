@@ -7,18 +7,16 @@ import functools
 import inspect
 import itertools
 import textwrap
-import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
-from pydantic import Tag
+from pydantic.fields import FieldInfo
 
 from seqattn.config.reading import KeyPath
 from seqattn.config.schema import ComparisonFile, Plugin, Section
+from seqattn.config.section import Variants
 
 SectionType = type[Section]
-TEXT_TAG = "text"
-"""The tag of a plain text in a union with sections."""
 READING_KEYS = (
     "format", "layout", "series", "time", "ignore", "missing", "spacing", "na_values",
     "time_format", "delimiter", "decimal", "thousands", "comment", "skip_rows", "header",
@@ -28,39 +26,29 @@ READING_KEYS = (
 these keys than the training data."""
 
 
-def variants(annotation: Any) -> dict[str, SectionType]:
-    """Return the sections that an annotation allows, as a mapping from tag to section. A section
-    without variants has the tag "".
-
-    The result is empty if the annotation allows no section.
-    """
-    found: dict[str, SectionType] = {}
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        inner, *extras = get_args(annotation)
-        tags = [extra.tag for extra in extras if isinstance(extra, Tag)]
-        for tag, section in variants(inner).items():
-            found[tags[0] if tags else tag] = section
-    elif origin in (Union, types.UnionType):
-        for choice in get_args(annotation):
-            found |= variants(choice)
-    elif isinstance(annotation, type) and issubclass(annotation, Section):
-        found[""] = annotation
-    return found
+def variants_of(field: FieldInfo) -> Variants | None:
+    """Return the variants of a key; None if the key has only one type."""
+    inner = [each for of in get_args(field.annotation) for each in getattr(of, "__metadata__", ())]
+    return next((each for each in (*field.metadata, *inner) if isinstance(each, Variants)), None)
 
 
 def field_variants(section: SectionType, key: str) -> dict[str, SectionType]:
-    """Return the sections that are allowed as the value of a key, as a mapping from tag to
-    section."""
-    return variants(section.model_fields[key].annotation)
+    """Return the sections that are allowed as the value of a key, as a mapping from the name of the
+    variant to the section. A section without variants has the name ""."""
+    field = section.model_fields[key]
+    if found := variants_of(field):
+        return found.sections
+    types = (field.annotation, *get_args(field.annotation))
+    plain = [each for each in types if isinstance(each, type) and issubclass(each, Section)]
+    return {"": plain[0]} if plain else {}
 
 
-def choices(annotation: Any) -> tuple[Any, ...]:
-    """Return the values of the `Literal` in an annotation, or an empty tuple if there is no
-    `Literal`."""
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    return tuple(value for inner in get_args(annotation) for value in choices(inner))
+def choices(field: FieldInfo) -> tuple[Any, ...]:
+    """Return the names or values to which a key is limited; an empty tuple if there are none."""
+    if found := variants_of(field):
+        return (*found.names, *found.sections) if found.names else ()
+    types = (field.annotation, *get_args(field.annotation))
+    return tuple(value for each in types if get_origin(each) is Literal for value in get_args(each))
 
 
 def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
@@ -74,6 +62,12 @@ def sections_at(path: Sequence[str]) -> dict[str, SectionType]:
                 below |= field_variants(section, key)
         sections = below
     return sections
+
+
+def selecting_key(path: Sequence[str]) -> str:
+    """Return the key that selects the variant of the section at a path, such as "kind"."""
+    fields = (each.model_fields.get(path[-1]) for each in sections_at(path[:-1]).values())
+    return next(found.key for field in fields if field and (found := variants_of(field)))
 
 
 def all_keys() -> Iterator[tuple[KeyPath, SectionType, str]]:
