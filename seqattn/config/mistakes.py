@@ -12,9 +12,7 @@ from typing import Any, get_args
 
 from pydantic_core import ErrorDetails
 
-from seqattn.config.reading import KeyPath, describe_value, is_plain_number
-from seqattn.config.schema import ComparisonFile
-from seqattn.config.sections import (
+from seqattn.config.keys import (
     SectionType,
     all_keys,
     field_variants,
@@ -22,6 +20,8 @@ from seqattn.config.sections import (
     selecting_key,
     variants_of,
 )
+from seqattn.config.reading import KeyPath, describe_value, is_plain_number
+from seqattn.config.schema import ComparisonFile
 
 
 def describe_error(error: ErrorDetails, content: Mapping[str, Any]) -> tuple[KeyPath, str]:

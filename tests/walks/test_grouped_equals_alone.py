@@ -22,7 +22,7 @@ import torch
 from pydantic import ValidationError
 
 from seqattn.config import Config, Logging, Section, all_keys, as_plain
-from seqattn.config.sections import choices, field_variants
+from seqattn.config.keys import choices, field_variants
 from seqattn.data import load_data
 from seqattn.errors import SeqattnError
 from seqattn.experiments import train_runs
