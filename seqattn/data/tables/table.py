@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.files.lines import check_json_lines
 from seqattn.data.tables.connection import connect, literal, quote_name, sql_call
-from seqattn.data.tables.durations import read_durations
 from seqattn.errors import DataError, UsageError, install_command
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ROWS = "file_rows"
 ROW = "file_row"
+SECONDS_OF_UNIT = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+"""Length of each unit of durations in seconds."""
 
 
 @dataclass(eq=False)
@@ -114,7 +116,9 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
             header = tuple(str(row[0]) for row in described)
             types = tuple(str(row[1]) for row in described)
             check_flat(name, dict(zip(header, types, strict=True)))
-            units = read_durations(connection, path) if kind == "parquet" else {}
+            notes = list[str]()
+            has_integers = kind == "parquet" and "BIGINT" in types
+            units = _read_durations(connection, path, notes) if has_integers else {}
             types = tuple("DOUBLE" if n in units else t for n, t in zip(header, types, strict=True))
             columns = ", ".join(
                 f"{quote_name(cell)}{f' * {literal(units[cell])}' if cell in units else ''} AS c{i}"
@@ -129,7 +133,38 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
             if kind == "jsonl":
                 check_json_lines(path, name)
             raise DataError(f"{name}: is a damaged {label} file ({first_line(error)}).") from None
-        yield Table(connection, name, header, types, lambda row: f"row {row}", False)
+        yield Table(connection, name, header, types, lambda row: f"row {row}", False, notes)
+
+
+def _read_durations(
+    connection: duckdb.DuckDBPyConnection, path: Path, notes: list[str]
+) -> dict[str, float]:
+    """Return the length in seconds of the unit of each duration column, by column name.
+
+    Parquet stores durations as integers. Programs that write Parquet with Arrow also store the
+    Arrow schema as metadata, which pyarrow reads. Without pyarrow, a note is appended to `notes`.
+    """
+    found = connection.execute(
+        f"SELECT value FROM {sql_call('parquet_kv_metadata', path)} WHERE key = 'ARROW:schema'"
+    ).fetchall()
+    if not found:
+        return {}
+    try:
+        import pyarrow as pa
+    except ImportError:
+        notes.append(
+            "durations would be read as integers, because pyarrow is not installed; install it:"
+            f" {install_command('data')}"
+        )
+        return {}
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(bytes(found[0][0]))))
+    except (pa.ArrowException, OSError, ValueError):  # Arrow did not write this schema
+        return {}
+    return {
+        field.name: SECONDS_OF_UNIT[field.type.unit]
+        for field in schema if pa.types.is_duration(field.type)
+    }  # fmt: skip
 
 
 def check_flat(name: str, types: Mapping[str, str]) -> None:
