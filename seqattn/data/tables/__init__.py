@@ -44,9 +44,7 @@ def open_table(path: Path, kind: str, options: ReadOptions) -> Iterator[Table]:
     name = str(path)
     if kind in ("csv", "tsv"):
         form = TextFormat.of_file(path, options, DELIMITERS.get(kind))
-        if options.roles is not None:
-            options = options.roles.with_decimal(options, form.delimiter)
-        with open_text_table(path, name, form, options) as table:
+        with open_text_table(path, name, form) as table:
             clean_rows(table)
             yield table
         return

@@ -155,18 +155,16 @@ def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | Non
             time = find_formatted_time(table, name, text, options)
             if time is not None:
                 return time
-        return Column(name, "number", _number_sql(table, cell, options), text)
+        return Column(name, "number", _number_sql(cell, options), text)
     if kind.strip('"') == "NULL":
         return Column(name, "empty", "CAST(NULL AS DOUBLE)", "CAST(NULL AS VARCHAR)")
     return Column(name, "words", text, text, note=f"contains {kind}")
 
 
-def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
+def _number_sql(cell: str, options: ReadOptions) -> str:
     """Return an SQL expression for a cell of a numeric type. The expression is NULL if the cell
     counts as empty."""
     number = f"CAST({cell} AS DOUBLE)"
-    if table.is_text:
-        return number
     marks = na_numbers(options)
     is_mark = f" OR {number} IN {_sql_list(marks)}" if marks else ""
     return f"(CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END)"

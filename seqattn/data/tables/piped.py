@@ -60,7 +60,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
         with named_file(".csv") as file:
             file.write(block)
             file.flush()
-            with open_text_table(Path(file.name), name, form, None, lines) as table:
+            with open_text_table(Path(file.name), name, form, lines) as table:
                 count = len(table)
                 table.line = _line_counter(rows)
                 clean_rows(table, is_last=False)

@@ -42,7 +42,6 @@ class Table:
         empty_words: for each text column that was cleaned, by column name, up to three different
             texts of cells that count as empty, such as "NA".
         delimiter: delimiter of a text file, or None for other files.
-        texts: SQL expression for the text of each typed column of a text file, by column name.
         known: cached results of queries, which are valid until the rows change.
     """
 
@@ -55,7 +54,6 @@ class Table:
     notes: list[str] = field(default_factory=list)
     empty_words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     delimiter: str | None = None
-    texts: dict[str, str] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
@@ -91,8 +89,6 @@ class Table:
 
     def text(self, name: str) -> str:
         """Return an SQL expression for the cells of a column as text."""
-        if name in self.texts:
-            return self.texts[name]
         cell = self.column(name)
         is_text = self.types[self.header.index(name)] == "VARCHAR"
         return cell if is_text else f"CAST({cell} AS VARCHAR)"

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
-from seqattn.data.files.options import ReadOptions
 from seqattn.data.files.temporary import named_file
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.connection import connect, read_lines, sql_call
-from seqattn.data.tables.plain_columns import create_rows
-from seqattn.data.tables.table import Table, read_errors
+from seqattn.data.tables.table import ROW, ROWS, Table, read_errors
 from seqattn.data.tables.text_format import TextFormat
 from seqattn.data.tables.text_lines import line_of_row, original_line, to_plain_lines
 from seqattn.errors import DataError
@@ -27,17 +25,14 @@ ENCODINGS = ("utf-8", "utf-16", "latin-1")
 
 @contextmanager
 def open_text_table(
-    path: Path, name: str, form: TextFormat, read_options: ReadOptions | None,
-    lines_before: int | None = None,
-) -> Iterator[Table]:  # fmt: skip
+    path: Path, name: str, form: TextFormat, lines_before: int | None = None
+) -> Iterator[Table]:
     """Load a CSV or TSV file.
 
     Args:
         path: the file.
         name: name of the file, for messages.
         form: format of the file.
-        read_options: the options for reading the file, or None to keep all columns as text, as for
-            a block from a pipe.
         lines_before: number of lines before this block from a pipe, or None for a whole file.
 
     Raises:
@@ -52,11 +47,13 @@ def open_text_table(
             "max_line_size": MAX_LINE_BYTES, "buffer_size": 2 * MAX_LINE_BYTES,
             "columns": {f"c{i}": "VARCHAR" for i in range(width)}, "hive_partitioning": False,
         }  # fmt: skip
-        plain = {}
         for more in ({}, {"strict_mode": False}):  # the second attempt allows mixed line endings
             try:
                 source = sql_call("read_csv", file.path, **options, **more)
-                plain = create_rows(connection, source, form.header, read_options)
+                connection.execute(
+                    f"CREATE OR REPLACE TEMP TABLE {ROWS} AS"
+                    f" SELECT row_number() OVER () AS {ROW}, * FROM {source}"
+                )
             except read_errors() as error:
                 if more or "state machine" not in str(error):
                     raise _text_error(error, name, form, lines_before, file.removed) from None
@@ -67,11 +64,9 @@ def open_text_table(
             at = line_of_row(path, form, row)
             return f"row {row}" if at is None else f"line {at}"
 
-        types = tuple(plain[i].type if i in plain else "VARCHAR" for i in range(width))
-        texts = {form.header[i]: column.text(f"c{i}") for i, column in plain.items()}
         yield Table(
-            connection, name, form.header, types, line, True, list(form.notes),
-            delimiter=form.delimiter, texts=texts,
+            connection, name, form.header, ("VARCHAR",) * width, line, True, list(form.notes),
+            delimiter=form.delimiter,
         )  # fmt: skip
 
 
