@@ -60,7 +60,10 @@ def build_model(
         ValueError: if `model.skip` is `linear` and `lengths` is None.
     """
     # The session may have another default type, set with torch.set_default_dtype.
+    features = FeatureSpec.same(features) if isinstance(features, int) else features
     model = _construct(config, features, lengths).float()
+    if not hasattr(model, "target_modality"):  # the constructor of a plugin may leave them out
+        model.source_modality, model.target_modality = features.modalities()
     if config.skip != "none" and model.skip is None and type(config) in PLUGIN_MODELS:
         raise PluginError(
             f"model.skip: {config.skip}: the plugin's model {config.kind} builds no skip"

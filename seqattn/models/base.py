@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from seqattn.errors import UsageError
 from seqattn.models.attention import AttentionOverride
 from seqattn.models.attention.normalizers import WeightSemantics as WeightSemantics
+from seqattn.models.modality import FeatureSpec as FeatureSpec
+from seqattn.models.modality import Modality
 from seqattn.models.skip import LinearSkip
-
-if TYPE_CHECKING:
-    from seqattn.data import DataSpec
 
 AttentionKind = Literal["cross", "encoder_self", "decoder_self"]
 
@@ -40,54 +39,6 @@ class RNG(Protocol):
                 alone.
         """
         ...
-
-
-@dataclass(frozen=True)
-class FeatureSpec:
-    """The features of the source and of the target.
-
-    Attributes:
-        source_dim: the number of features of a source step.
-        target_dim: the number of features of a target step.
-        source_index_of_target: the index of each target feature among the source features, or -1 if
-            the source does not have the feature.
-    """
-
-    source_dim: int
-    target_dim: int
-    source_index_of_target: tuple[int, ...]
-
-    @classmethod
-    def same(cls, features: int) -> FeatureSpec:
-        """Build the spec of a source and a target that have the same features."""
-        return cls(features, features, tuple(range(features)))
-
-    @classmethod
-    def of(cls, spec: DataSpec) -> FeatureSpec:
-        """Build the spec from the features of a `DataSpec`."""
-        F, G = len(spec.source_features), len(spec.target_features)
-        return cls(F, G, spec.scaling.source_index_of_target)
-
-    @property
-    def has_same_features(self) -> bool:
-        return (
-            self.source_index_of_target == tuple(range(self.source_dim))
-            and self.source_dim == self.target_dim
-        )
-
-    def start_token(self, last_source: Tensor) -> Tensor:
-        """Return the first decoder input, (..., N, target_dim).
-
-        The first decoder input consists of the target features of the last valid source step. A
-        target feature that the source does not have is 0.
-
-        Args:
-            last_source: the last valid source step, (..., N, source_dim).
-        """
-        if self.has_same_features:
-            return last_source
-        with_zero = torch.cat([last_source, torch.zeros_like(last_source[..., :1])], dim=-1)
-        return with_zero[..., list(self.source_index_of_target)]
 
 
 @dataclass(frozen=True)
@@ -133,7 +84,8 @@ class ModelOutput:
     """A forecast, and the attention weights from which the forecast was computed.
 
     Attributes:
-        values: the forecast, (..., N, T, F).
+        values: the outputs (..., N, T, width of an output). For vectors, they are the forecast
+            (..., N, T, F); in general, `Modality.read` turns them into steps.
         attention: one map per attention layer; empty for a model without attention, or if no
             weights were requested.
         actions: the values that REINFORCE needs; None without REINFORCE or without sampling.
@@ -149,6 +101,9 @@ class Seq2SeqModel(nn.Module, ABC):
 
     Attributes:
         features: the features of source and target.
+        source_modality: what a source step is. `build_model` sets this attribute and the next one
+            if the constructor of a model does not.
+        target_modality: what a target step is.
         max_length: the greatest length of a source or a target that the network accepts; None if
             there is no such limit.
         skip: the skip connection, a linear map of the source that is added to the output of the
@@ -156,6 +111,8 @@ class Seq2SeqModel(nn.Module, ABC):
     """
 
     features: FeatureSpec
+    source_modality: Modality
+    target_modality: Modality
     max_length: int | None = None
 
     def __init__(self) -> None:

@@ -110,15 +110,18 @@ class FastWeightsModel(Seq2SeqModel):
         self, config: FastWeights, features: FeatureSpec, lengths: Lengths | None = None
     ) -> None:
         super().__init__()
-        H, F, G = config.hidden_dim, features.source_dim, features.target_dim
+        H = config.hidden_dim
         self.features, self.hidden = features, H
+        self.source_modality, self.target_modality = source, target = features.modalities()
         self.decay, self.rate, self.inner_steps = config.decay, config.rate, config.inner_steps
-        self.encoder_input, self.encoder_state = Linear(F, H), Linear(H, H, bias=False)
+        self.encoder_input = Linear(source.input_width, H)
+        self.encoder_state = Linear(H, H, bias=False)
         self.encoder_norm = LayerNorm(H) if config.layer_norm else None
-        self.decoder_input, self.decoder_state = Linear(G, H), Linear(H, H, bias=False)
+        self.decoder_input = Linear(target.input_width, H)
+        self.decoder_state = Linear(H, H, bias=False)
         self.decoder_norm = LayerNorm(H) if config.layer_norm else None
-        self.output = Linear(H, G)
-        self.skip = build_skip(config.skip, lengths, F, G, self.output)
+        self.output = Linear(H, target.output_width)
+        self.skip = build_skip(config.skip, lengths, features, self.output)
 
     def attention_shape(self) -> tuple[int, int]:
         raise UsageError(
@@ -170,14 +173,16 @@ class FastWeightsModel(Seq2SeqModel):
         if lengths is not None:
             keep = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)
-        state = source.new_zeros(*lead, self.hidden)
-        last = source.select(-2, 0)
+        embedded, last = self.source_modality.embed(source), source.select(-2, 0)
+        state = embedded.new_zeros(*lead, self.hidden)
         memory: FastWeightMemory = (
-            MatrixMemory(source.new_zeros(*lead, self.hidden, self.hidden))
+            MatrixMemory(embedded.new_zeros(*lead, self.hidden, self.hidden))
             if use_matrix
-            else StateMemory(source.new_zeros(*lead, 0, self.hidden), source.new_zeros(*lead, 0))
+            else StateMemory(
+                embedded.new_zeros(*lead, 0, self.hidden), embedded.new_zeros(*lead, 0)
+            )
         )
-        for t, projected in enumerate(self.encoder_input(source).unbind(-2)):
+        for t, projected in enumerate(self.encoder_input(embedded).unbind(-2)):
             preactivation = projected + self.encoder_state(state)
             new, _ = self.inner_loop(preactivation, memory, self.encoder_norm)
             valid = None if keep is None else keep[..., t]
@@ -185,7 +190,7 @@ class FastWeightsModel(Seq2SeqModel):
             x = source.select(-2, t)
             state = new if valid is None else new.where(valid.unsqueeze(-1), state)
             last = x if valid is None else x.where(valid.unsqueeze(-1), last)
-        return memory, state, self.features.start_token(last)
+        return memory, state, self.target_modality.start_token(last)
 
     def step(
         self, projected: Tensor, state: Tensor, memory: FastWeightMemory
@@ -226,17 +231,18 @@ class FastWeightsModel(Seq2SeqModel):
         use_matrix = self._use_matrix(S, T, with_attention)
         memory, state, start = self.encode(source, source_lengths, use_matrix=use_matrix)
         skips = self.skip_outputs(source, source_lengths, [1] * T)
-        known = self.decoder_input(shift_right(start, target))
+        modality = self.target_modality
+        known = self.decoder_input(modality.embed(shift_right(start, target)))
         all_forced, any_forced = find_forced_steps(teacher_forcing, T)
-        output, values, weights = start, list[Tensor](), list[Tensor]()
+        values, weights = list[Tensor](), list[Tensor]()
         for t, skip in enumerate(skips):
             if t == 0 or all_forced[t]:
                 projected = known.select(-2, t)
             else:
-                x = output
+                x = modality.read(values[-1])
                 if any_forced[t]:
-                    x = select_decoder_input(teacher_forcing, target, output, t)
-                projected = self.decoder_input(x)
+                    x = select_decoder_input(teacher_forcing, target, x, t)
+                projected = self.decoder_input(modality.embed(x))
             output, state, read_weights, memory = self.step(projected, state, memory)
             output = output if skip is None else output + skip.squeeze(-2)
             values.append(output)
@@ -259,12 +265,14 @@ class FastWeightsModel(Seq2SeqModel):
             self.attention_shape()  # raises a UsageError
         *_, S, _ = source.shape
         use_matrix = self._use_matrix(S, steps, with_attention)
-        memory, state, output = self.encode(source, source_lengths, use_matrix=use_matrix)
+        memory, state, decoder_input = self.encode(source, source_lengths, use_matrix=use_matrix)
+        modality = self.target_modality
         values, weights = list[Tensor](), list[Tensor]()
         for skip in self.skip_outputs(source, source_lengths, [1] * steps):
-            projected = self.decoder_input(output)
+            projected = self.decoder_input(modality.embed(decoder_input))
             output, state, read_weights, memory = self.step(projected, state, memory)
             output = output if skip is None else output + skip.squeeze(-2)
+            decoder_input = modality.read(output)
             values.append(output)
             if read_weights is not None:
                 weights.append(read_weights[..., :S])

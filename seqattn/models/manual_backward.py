@@ -47,6 +47,7 @@ from seqattn.models.manual_readout import (
     ReadoutOfAllSteps,
     Recurrence,
 )
+from seqattn.models.modality import VectorModality
 from seqattn.models.op_tape import BatchBuffers, BufferShape, FlatGradient, MeanSquaredError, OpTape
 from seqattn.models.recurrent import RecurrentModel
 from seqattn.models.teacher_forcing import Segment, segments
@@ -59,7 +60,7 @@ MIN_INNERMOST_RUNS, MAX_INNERMOST_WIDTH = 8, 4  # smallest R, largest H with the
 # Every module of a supported model has one of these classes. A subclass may compute something else.
 SUPPORTED_CLASSES = frozenset({
     RecurrentModel, nn.ModuleList, GRU, LSTM, RNN, Linear, Attention, Softmax,
-    UniformScore, DotScore, ScaledDotScore, GeneralScore, AdditiveScore,
+    UniformScore, DotScore, ScaledDotScore, GeneralScore, AdditiveScore, VectorModality,
 })  # fmt: skip
 
 

@@ -124,7 +124,7 @@ class RecurrentEncoderOutput(NamedTuple):
     Attributes:
         memory: keys and values of the source; None without attention.
         state: the initial decoder state.
-        start_token: the first decoder input (..., N, F); see `FeatureSpec.start_token`.
+        start_token: the first decoder input (..., N, F); see `Modality.start_token`.
     """
 
     memory: AttentionMemory | None
@@ -140,18 +140,19 @@ class RecurrentModel(Seq2SeqModel):
     ) -> None:
         super().__init__()
         H, cell, two_way = config.hidden_dim, cell_factory(config.cell), config.bidirectional
-        F, G, has_attention = features.source_dim, features.target_dim, config.attention is not None
+        has_attention = config.attention is not None
         self.features, self.hidden, self.dropout = features, H, config.dropout
+        self.source_modality, self.target_modality = source, target = features.modalities()
         self.context_is_input = has_attention and config.context == "input"
         self.context_is_output = has_attention and config.context == "output"
         self.uses_input_feeding = config.input_feeding
         self.is_sequential = self.context_is_input or self.uses_input_feeding
         self.is_deep = config.layers > 1  # faster than len(ModuleList) at every step
-        self.encoder = _encoder_layer(cell, F, H, bidirectional=two_way)
+        self.encoder = _encoder_layer(cell, source.input_width, H, bidirectional=two_way)
         self.encoder_above = nn.ModuleList(
             [_encoder_layer(cell, H, H, bidirectional=two_way) for _ in range(config.layers - 1)]
         )
-        self.decoder = cell(G + (H if self.is_sequential else 0), H)
+        self.decoder = cell(target.input_width + (H if self.is_sequential else 0), H)
         self.decoder_above = nn.ModuleList([cell(H, H) for _ in range(config.layers - 1)])
         self.attention: Attention | None = (
             build_attention(config.attention, H) if config.attention is not None else None
@@ -159,8 +160,8 @@ class RecurrentModel(Seq2SeqModel):
         has_attentional = self.uses_input_feeding or config.readout == "tanh"
         self.combine = Linear(2 * H, H) if has_attentional else None
         reads_context = self.context_is_output and not has_attentional
-        self.output = Linear(2 * H if reads_context else H, G)
-        self.skip = build_skip(config.skip, lengths, F, G, self.output)
+        self.output = Linear(2 * H if reads_context else H, target.output_width)
+        self.skip = build_skip(config.skip, lengths, features, self.output)
 
     def attention_shape(self) -> tuple[int, int]:
         return super().attention_shape() if self.attention is None else (1, self.attention.heads)
@@ -176,12 +177,14 @@ class RecurrentModel(Seq2SeqModel):
         if source_lengths is not None:
             keep = torch.arange(S, device=source.device) < source_lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)  # NaN in padding must not spread
-        states, cells = self.encode_states(source, source_lengths, rng)
+        embedded = self.source_modality.embed(source)
+        states, cells = self.encode_states(embedded, source_lengths, rng)
         memory = None if self.attention is None else self.attention.precompute_memory(states, keep)
         last = source.select(-2, -1)
         if source_lengths is not None:
             last = last_valid(source, source_lengths)
-        return RecurrentEncoderOutput(memory, DecoderState(cells), self.features.start_token(last))
+        start_token = self.target_modality.start_token(last)
+        return RecurrentEncoderOutput(memory, DecoderState(cells), start_token)
 
     def encode_states(
         self, source: Tensor, source_lengths: Tensor | None, rng: RNG | None = None
@@ -190,7 +193,7 @@ class RecurrentModel(Seq2SeqModel):
         layer.
 
         Args:
-            source: the sources (..., N, S, F), with finite values in the padding.
+            source: the embedded sources (..., N, S, E), with finite values in the padding.
         """
         *_, N, S, _ = source.shape
         states, last = self.encoder.forward(source, source_lengths)
@@ -223,19 +226,22 @@ class RecurrentModel(Seq2SeqModel):
         plan = segments(teacher_forcing, T)
         forced = [t for first, last, _ in plan for t in range(first + 1, last)]
         known, decoder = shift_right(start.start_token, target, forced), self.decoder
-        projected = dict(zip([0, *forced], decoder.project_steps(known), strict=True))
+        modality = self.target_modality
+        projected = dict(
+            zip([0, *forced], decoder.project_steps(modality.embed(known)), strict=True)
+        )
 
         state, values, attended = start.state, list[Tensor](), list[AttentionOutput]()
         skips = self.skip_outputs(source, source_lengths, [last - first for first, last, _ in plan])
         for (first, last, feed), skip in zip(plan, skips, strict=True):
             # All inputs of a segment are known, so the segment is decoded in one call.
             if first > 0:
-                decoder_input = values[-1].select(-2, -1)
+                decoder_input = modality.read(values[-1].select(-2, -1))
                 if feed == "mixed":
                     decoder_input = select_decoder_input(
                         teacher_forcing, target, decoder_input, first
                     )
-                projected[first] = decoder.project(decoder_input)
+                projected[first] = decoder.project(modality.embed(decoder_input))
             inputs = [projected[t] for t in range(first, last)]
             output, attention, state = self._decode(
                 inputs, state, start.memory, noise.slice_steps(first, last)
@@ -264,7 +270,7 @@ class RecurrentModel(Seq2SeqModel):
         for skip in self.skip_outputs(source, source_lengths, [1] * steps):
             output, attention, state = self.step(decoder_input, state, memory)
             values.append(output if skip is None else output + skip)
-            decoder_input = values[-1].select(-2, 0)
+            decoder_input = self.target_modality.read(values[-1].select(-2, 0))
             if with_attention and attention is not None:
                 attended.append(attention)
         return _build_output(values, attended, self.attention, with_attention)
@@ -283,7 +289,8 @@ class RecurrentModel(Seq2SeqModel):
             the output (..., N, 1, F) without the skip connection; the context and the weights, or
                 None without attention; and the new state.
         """
-        return self._decode([self.decoder.project(decoder_input)], state, memory, NO_NOISE)
+        projected = self.decoder.project(self.target_modality.embed(decoder_input))
+        return self._decode([projected], state, memory, NO_NOISE)
 
     def _decode(
         self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,

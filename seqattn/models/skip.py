@@ -48,6 +48,7 @@ from torch import Tensor, nn
 
 from seqattn.errors import DataError, UsageError
 from seqattn.models.layers import Linear, affine, without_autocast
+from seqattn.models.modality import FeatureSpec
 
 
 class Lengths(NamedTuple):
@@ -152,7 +153,7 @@ class LinearSkip(nn.Module):
 
 
 def build_skip(
-    kind: str, lengths: Lengths | None, source_dim: int, target_dim: int, output: Linear
+    kind: str, lengths: Lengths | None, features: FeatureSpec, output: Linear
 ) -> LinearSkip | None:
     """Build the skip connection of a model. If the model has a skip connection, also set
     `init_bound` of the output layer to 0, so that this layer is initialized to zero.
@@ -160,7 +161,7 @@ def build_skip(
     Args:
         kind: the value of `model.skip`.
         lengths: the lengths S and T; None if the lengths are unknown.
-        source_dim, target_dim: the numbers of features F and G.
+        features: the features of source and target.
         output: the model's last layer.
 
     Returns:
@@ -174,4 +175,4 @@ def build_skip(
     if lengths is None:
         raise ValueError("model.skip: linear needs the lengths of source and target")
     output.init_bound = 0.0
-    return LinearSkip(lengths, source_dim, target_dim)
+    return LinearSkip(lengths, features.source_dim, features.target_dim)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from seqattn.models.base import FeatureSpec
+from seqattn.models.modality import FeatureSpec
 
 
 def shift_right(

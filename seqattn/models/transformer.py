@@ -333,7 +333,7 @@ class TransformerEncoderOutput(NamedTuple):
     Attributes:
         memory: the keys and values of the source for each decoder layer.
         keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
-        start_token: the first decoder input (..., N, F); see `FeatureSpec.start_token`.
+        start_token: the first decoder input (..., N, F); see `Modality.start_token`.
         weights: the self-attention weights (..., N, A, S, S) of each encoder layer; empty if no
             weights were requested.
     """
@@ -352,10 +352,10 @@ class TransformerModel(Seq2SeqModel):
     ) -> None:
         super().__init__()
         D, A, hidden = config.model_dim, config.heads, config.feedforward_dim
-        source_dim, target_dim = features.source_dim, features.target_dim
         self.features, self.width, self.dropout = features, D, config.dropout
+        self.source_modality, self.target_modality = source, target = features.modalities()
         self.max_length = config.longest
-        self.source_in, self.target_in = Linear(source_dim, D), Linear(target_dim, D)
+        self.source_in, self.target_in = source.input_layer(D), target.input_layer(D)
         self.source_places = build_positions(config, D)
         self.target_places = build_positions(config, D)
         self.encoder = nn.ModuleList(
@@ -367,8 +367,8 @@ class TransformerModel(Seq2SeqModel):
         pre_norm = config.norm == "pre"
         self.encoder_norm = LayerNorm(D) if pre_norm else None
         self.decoder_norm = LayerNorm(D) if pre_norm else None
-        self.output = Linear(D, target_dim)
-        self.skip = build_skip(config.skip, lengths, source_dim, target_dim, self.output)
+        self.output = Linear(D, target.output_width)
+        self.skip = build_skip(config.skip, lengths, features, self.output)
 
     def attention_shape(self) -> tuple[int, int]:
         return len(self._decoder), self._decoder[0].cross.heads
@@ -399,7 +399,7 @@ class TransformerModel(Seq2SeqModel):
         if self.encoder_norm is not None:
             x = self.encoder_norm(x)
         memory = [layer.cross.cache(x) for layer in self._decoder]
-        start_token = self.features.start_token(last)
+        start_token = self.target_modality.start_token(last)
         return TransformerEncoderOutput(memory, keep, start_token, all_weights)
 
     def forward(
@@ -456,13 +456,14 @@ class TransformerModel(Seq2SeqModel):
         intervention = None if override is None else override.start()
         caches: Sequence[KVCache | None] = [None] * len(self.decoder)
         self_weights, cross_weights = list[list[Tensor]](), list[list[Tensor]]()
-        output, values = start.start_token, list[Tensor]()
+        decoder_input, values = start.start_token, list[Tensor]()
         for t, skip in enumerate(self.skip_outputs(source, source_lengths, [1] * steps)):
             output, over_target, over_source, caches = self.step(
-                output, start.memory, start.keep, caches, with_weights=with_attention,
+                decoder_input, start.memory, start.keep, caches, with_weights=with_attention,
                 intervention=intervention,
             )  # fmt: skip
             output = output if skip is None else output + skip.squeeze(-2)
+            decoder_input = self.target_modality.read(output)
             later = (0, steps - 1 - t)  # weights of later steps are 0
             self_weights.append([F.pad(weights, later) for weights in over_target])
             cross_weights.append(over_source)
@@ -551,9 +552,10 @@ class TransformerModel(Seq2SeqModel):
             steps: the number of forecast steps, 1 or more.
             layer: the index of the decoder layer, counted from 0.
         """
-        values = self.forecast(source, steps, with_attention=False).values
+        outputs = self.forecast(source, steps, with_attention=False).values
         start = self.encode(source, None, with_weights=False)
-        inputs = self.target_in(shift_right(start.start_token, values))
+        steps_read = self.target_modality.read(outputs)
+        inputs = self.target_in(shift_right(start.start_token, steps_read))
         x = add_positions(inputs, self.target_places, 0)
         no_dropout = Dropout(None, 0)
         for lower, memory in zip(self._decoder[:layer], start.memory, strict=False):

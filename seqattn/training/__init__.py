@@ -34,7 +34,6 @@ from seqattn.training.checkpoints import (
     save_state,
 )
 from seqattn.training.loop import Session, train_models
-from seqattn.training.objective import mse_loss
 from seqattn.training.optimization import (
     LearningRate,
     build_early_stopper,
@@ -48,6 +47,6 @@ __all__ = [
     "Batch", "GatheredBatch", "LearningRate", "LoadedModel", "ProcessGroup", "RunProgress",
     "RunState", "Session", "TrainingRun", "batch_of", "build_early_stopper",
     "check_data_unchanged", "file_digests", "load_model", "load_model_at_epoch", "load_state",
-    "mse_loss", "sample_teacher_forcing", "save_best", "save_state",
+    "sample_teacher_forcing", "save_best", "save_state",
     "teacher_forcing_probability", "to_tensors", "train_models",
 ]  # fmt: skip

@@ -1,5 +1,5 @@
-"""The training loss, which is the mean squared error of the forecasts, its gradient, and the
-validation losses.
+"""The training loss, which is the mean error of the forecasts as the modality of the target defines
+it, its gradient, and the validation losses.
 
 `build_loss` chooses manually derived gradients where they are possible and fast, and autograd
 otherwise. Both backends compute a loss for each run and write the gradient to
@@ -15,12 +15,12 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from seqattn.errors import UsageError
 from seqattn.models import RNG, SampledActions, Seq2SeqModel
 from seqattn.models.cells import Cell, Kernel
+from seqattn.models.layers import at_least_float32
 from seqattn.training.batches import Batch, GatheredBatch
 from seqattn.training.process_group import ProcessGroup, shard_of
 from seqattn.training.state import StackedParams, train_mode
@@ -53,7 +53,7 @@ class LossFn(Protocol):
             rng: random numbers of the step; None for a model that draws no random numbers.
 
         Returns:
-            Mean squared error of each run, (R,), or () for a single run.
+            Mean error of each run, (R,), or () for a single run.
         """
 
     def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -78,7 +78,7 @@ class AutogradLoss:
                 `eval_losses` are called.
             bfloat16: whether to train in bfloat16 with `torch.autocast`.
         """
-        self.model, self.stack = model, stack
+        self.model, self.stack, self.modality = model, stack, model.target_modality
         self.bfloat16 = bfloat16
         if bfloat16:
             self.name = "autograd in bfloat16"
@@ -148,13 +148,14 @@ class AutogradLoss:
             batch.source, batch.target, source_lengths=batch.source_lengths,
             teacher_forcing=teacher_forcing, with_attention=False, rng=rng,
         )  # fmt: skip
-        values = forecast.values.to(batch.target)  # the loss is never computed in bfloat16
-        loss = mse_loss(values, batch.target, batch.target_keep)
+        outputs = at_least_float32(forecast.values)  # the loss is never computed in bfloat16
+        loss = self.modality.loss(outputs, batch.target, batch.target_keep)
         if forecast.actions is not None:
-            squared, keep = (values.detach() - batch.target).square(), batch.target_keep
-            if keep is not None and keep.dim() == squared.dim():
-                squared, keep = squared.masked_fill(~keep, 0), keep.to(squared.dtype).mean(dim=-1)
-            surrogate = reinforce_loss(forecast.actions, squared.mean(dim=-1), keep)
+            errors = self.modality.errors(outputs.detach(), batch.target)
+            keep = batch.target_keep
+            if keep is not None and keep.dim() == errors.dim():
+                errors, keep = errors.masked_fill(~keep, 0), keep.to(errors.dtype).mean(dim=-1)
+            surrogate = reinforce_loss(forecast.actions, errors.mean(dim=-1), keep)
             loss = loss + (surrogate - surrogate.detach())  # changes the gradient, not the value
         return loss
 
@@ -166,7 +167,7 @@ class AutogradLoss:
         )
         always_forced = torch.ones(steps, dtype=torch.bool)
         return (
-            mse_loss(free.values, batch.target, batch.target_keep),
+            self.modality.loss(free.values, batch.target, batch.target_keep),
             self._loss(batch, always_forced),
         )
 
@@ -272,30 +273,6 @@ def reinforce_loss(actions: SampledActions, errors: Tensor, keep: Tensor | None)
     return each.sum(dim=(-2, -1)) / total.where(total > 0, 1)
 
 
-def mse_loss(values: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
-    """Compute the mean squared error of each run over all valid target cells.
-
-    Args:
-        values: (..., N, T, F) forecasts.
-        target: (..., N, T, F) targets.
-        keep: mask (..., N, T), True at valid target steps, or (..., N, T, F), True at observed
-            cells. None means that all cells are valid.
-
-    Returns:
-        (...) mean of each run, which is 0 if no cell was observed.
-    """
-    if keep is None and values.dim() == 3:
-        return F.mse_loss(values, target)  # one operation instead of three
-    squared = (values - target).square()
-    if keep is None:
-        return squared.mean(dim=(-3, -2, -1))
-    if keep.dim() == target.dim():
-        total = squared.masked_fill(~keep, 0).sum(dim=(-3, -2, -1))
-        return total / keep.sum(dim=(-3, -2, -1)).clamp(min=1)
-    total = squared.masked_fill(~keep.unsqueeze(-1), 0).sum(dim=(-3, -2, -1))
-    return total / (keep.sum(dim=(-2, -1)).clamp(min=1) * target.shape[-1])
-
-
 def validation_chunk_size(steps: int, batch_size: int) -> int:
     """Compute the number of validation sequences in a chunk.
 
@@ -312,7 +289,7 @@ def validate(
     batch_size: int = 1,
     processes: ProcessGroup | None = None,
 ) -> tuple[list[float], list[float]]:
-    """Compute the mean squared errors of the validation part, free running and teacher-forced.
+    """Compute the mean errors of the validation part, free running and teacher-forced.
 
     The gap between the two errors measures the exposure bias (Bengio et al. 2015, "Scheduled
     Sampling", section 1).

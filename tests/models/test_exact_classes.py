@@ -25,6 +25,7 @@ from seqattn.models.attention import (
 from seqattn.models.attention.normalizers import NormalizerOutput
 from seqattn.models.cells import GRU, LSTM, RNN
 from seqattn.models.layers import Linear
+from seqattn.models.modality import Modality, VectorModality
 from seqattn.training import Batch
 from seqattn.training.objective import AutogradLoss, LossFn, ManualBackwardLoss, build_loss
 from seqattn.training.state import StackedParams
@@ -106,11 +107,22 @@ class ChangedAffine(Linear):
         return super().__call__(x).sin()
 
 
+class ChangedModality(VectorModality):
+    def errors(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return super().errors(outputs, target).sqrt()
+
+    def loss(self, outputs: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
+        return Modality.loss(self, outputs, target, keep)
+
+    def embed(self, steps: Tensor) -> Tensor:
+        return steps.sin()
+
+
 CHANGED: dict[type[nn.Module], type[nn.Module]] = {
     changed.__mro__[1]: changed
     for changed in (ChangedModel, ChangedGRU, ChangedLSTM, ChangedRNN, ChangedAttention, ChangedSoftmax, ChangedDot,
                     ChangedScaledDot, ChangedGeneral, ChangedUniform, ChangedAdditive,
-                    ChangedAffine)
+                    ChangedAffine, ChangedModality)
 }  # fmt: skip
 COVERED: dict[str, dict[str, Any]] = {
     "dot": {"attention": {"score": "dot"}},

@@ -31,6 +31,7 @@ from seqattn.models.manual_backward import (
     prefers_runs_innermost,
     supports,
 )
+from seqattn.models.modality import FeatureSpec
 from seqattn.runs import RunFolder
 from seqattn.training import (
     Batch,
@@ -38,7 +39,6 @@ from seqattn.training import (
     RunState,
     TrainingRun,
     acceleration,
-    mse_loss,
     to_tensors,
     train_models,
 )
@@ -92,6 +92,8 @@ COVERED: dict[str, dict[str, Any]] = {
     "rnn": {"cell": "rnn", "attention": SCALED},
     "rnn, plain": {"cell": "rnn", "attention": None},
 }
+
+mse_loss = FeatureSpec.same(2).modalities()[1].loss
 
 
 def every_model() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -11,6 +11,7 @@ import torch
 
 from seqattn.data import load_data
 from seqattn.models import SampledActions, build_model
+from seqattn.models.modality import FeatureSpec
 from seqattn.training import Batch, TrainingRun, batches, to_tensors
 from seqattn.training.objective import AutogradLoss
 from tests.data.test_missing_targets import F, N, T, part_of
@@ -62,6 +63,7 @@ def test_the_loss_reinforces_by_observed_cells_alone(ragged: bool) -> None:
     def model(*_: Any, **__: Any) -> Any:
         return SimpleNamespace(values=values, actions=choices)
 
+    model.target_modality = FeatureSpec.same(2).modalities()[1]  # type: ignore[attr-defined]
     loss = AutogradLoss(model).loss(batch, torch.ones(T, dtype=torch.bool))  # type: ignore[arg-type]
     loss.backward()
     keep = torch.from_numpy(part.target_cells.copy())

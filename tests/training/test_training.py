@@ -15,6 +15,7 @@ from seqattn.data import DataSpec, load_data
 from seqattn.data.scaling import Scaler, Scaling
 from seqattn.errors import CheckpointError, NonFiniteError
 from seqattn.models import Seq2SeqModel, build_model
+from seqattn.models.modality import FeatureSpec
 from seqattn.rng import rng_for
 from seqattn.runs import EpochRecord
 from seqattn.runs.checkpoint_file import VERSION
@@ -28,7 +29,6 @@ from seqattn.training import (
     learner,
     load_model,
     load_state,
-    mse_loss,
     optimization,
     sample_teacher_forcing,
     save_best,
@@ -49,6 +49,8 @@ SECTION: dict[str, Any] = {
     "model": {"hidden_dim": 5},
     "training": {"epochs": 4, "batch_size": 11, "checkpoint_seconds": 0},
 }
+
+mse_loss = FeatureSpec.same(2).modalities()[1].loss
 
 
 def config(**training: Any) -> Config:
