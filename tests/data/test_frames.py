@@ -20,8 +20,10 @@ import pyarrow.parquet
 import pytest
 
 import seqattn
-from seqattn.data.files import Chunk, ReadOptions, read_all
+from seqattn.data.chunk import Chunk
+from seqattn.data.files import read_all
 from seqattn.data.frames import frame_kind, plain_pandas, temporary_parquet
+from seqattn.data.reading import ReadOptions
 from seqattn.errors import DataError, UsageError
 from seqattn.experiments.api import DataNote, Run
 from tests.conftest import Ended

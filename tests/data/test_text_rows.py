@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn.data.files import ReadOptions, read_all
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 from seqattn.errors import DataError, SeqattnError
 
 START = datetime.date(2001, 1, 1)
