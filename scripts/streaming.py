@@ -60,7 +60,7 @@ config = resolve(None, sys.argv[1:]).config
 began = time.perf_counter()
 data = load_data(config.data)
 loaded, after = time.perf_counter() - began, peak()
-loader = DataLoader([batch_of(data.train, scaling=data.scaling)], config.training.batch_size, None)
+loader = DataLoader([batch_of(data.train)], config.training.batch_size, None)
 began = time.perf_counter()
 fetch = loader.shuffled([1], 0)
 n = sum(len(fetch(step)) for step in range(len(loader.batches)))

@@ -228,6 +228,23 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
+def in_spaces_of(part: Any, other: Any) -> Any:
+    """A part in the spaces of other sequences, of a data set's training part or of a spec."""
+    if hasattr(other, "source_space"):
+        return part.with_spaces(other.source_space, other.target_space)
+    return part.with_spaces(other.source, other.target)
+
+
+def fitted_parts(section: dict[str, Any], train: Any, *others: Any) -> Any:
+    """A training part, and other parts, in the spaces that a data section fits to it."""
+    from seqattn.config import OwnFile
+    from seqattn.data.fitting import fit_spaces
+
+    spaces, _ = fit_spaces(OwnFile.model_validate({"path": "-", **section}), train)
+    parts = [part.with_spaces(*spaces) for part in (train, *others)]
+    return parts if others else parts[0]
+
+
 def whole(forecast: Any) -> Any:
     """All of a forecast that is made where it is asked for."""
     return None if forecast is None else forecast[:]

@@ -63,11 +63,11 @@ class DataUnits:
         """
         import numpy as np
 
-        scaling = spec.scaling
-        unscaled = scaling.inverse_transform(np.array([[output]]), sequence).ravel().tolist()
-        instance, _ = scaling.sequence_scalers(sequence)
-        shift = instance.inverse_transform(scaling.source.shift).ravel().tolist()
-        scale = (instance.scale * scaling.source.scale).ravel().tolist()
+        scaling = spec.vectors[0].scaling
+        unscaled = sequence.decode(np.array([[output]])).ravel().tolist()
+        instance, _ = sequence.sequence_scalers()
+        shift = instance.inverse_transform(scaling.shift).ravel().tolist()
+        scale = (instance.scale * scaling.scale).ravel().tolist()
         description = "scaled"
         if scaling.relative:
             description = "differences from the last source step, scaled"
@@ -146,7 +146,7 @@ def explain_command(
             f"--step {step}: test sequence {options.example} has {counted(steps, 'target step')}."
             f" Give a step of 1 to {steps}."
         )
-    scaled, _ = trained.spec.scaling.transform(sequence)
+    scaled, _ = sequence.encode()
     source = scaled[0, : sequence.source_lengths[0]].astype("float64")
     arrays = forecast_arrays(sequence, sequence.target, with_target=False)
     title = sequence_titles(arrays)[0]
@@ -156,7 +156,7 @@ def explain_command(
         title=title.replace("\n", ", "),
     )  # fmt: skip
     units = None
-    if not trained.spec.scaling.is_identity:
+    if not sequence.is_identity:
         units = DataUnits.of(trained.spec, sequence, explanation.model_prediction)
     if figure is not None:
         _draw_vectors(explanation, figure)

@@ -56,7 +56,7 @@ class ForecastWriter:
     Args:
         output: the file of the forecasts; None for standard output.
         form: "csv", "tsv", "jsonl", "npz", "parquet" or "arrow".
-        trained: the model, with the scaling and the column roles of the training data.
+        trained: the model, with the column roles of the training data.
         names: the names of the target features in the output.
         style: the table style of the input file, including the delimiter.
     """
@@ -66,7 +66,6 @@ class ForecastWriter:
         style: TableStyle = DEFAULT_STYLE,
     ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
-        self.scaling = trained.spec.scaling
         roles = trained.spec.roles
         series = "" if roles is None else "/".join(roles.series)
         is_counted = getattr(trained.config.data, "spacing", "") == "uneven"  # not dates
@@ -133,7 +132,7 @@ class ForecastWriter:
                 )
             self.table.write(id_parts or part.ids, steps.after(values.shape[1]), values)
         elif self.form == "jsonl":
-            sources = round_forecast(part.source) if self.scaling.is_identity else part.source
+            sources = round_forecast(part.source) if part.is_identity else part.source
             for name, source, length, forecast in zip(
                 part.ids, sources, part.source_lengths, values, strict=True
             ):
@@ -149,9 +148,9 @@ class ForecastWriter:
 
         If the data are scaled, the scale of each sequence determines the number of decimals.
         """
-        if self.scaling.is_identity:
+        if part.is_identity:
             return round_forecast(values)
-        units = self.scaling.target_scale(part)[:, 0]
+        units = part.target_unit()[:, 0]
         _, first, groups = np.unique(
             np.floor(np.log10(units)), axis=0, return_index=True, return_inverse=True
         )
@@ -240,7 +239,7 @@ def predict_file(
             of_part = override.for_ids(part.ids) if isinstance(override, ForcedRows) else override
             result = free_run(
                 trained.model, part, steps, of_part, with_attention=False,
-                scaling=trained.spec.scaling, on_attention=None if spool is None else spool.add,
+                on_attention=None if spool is None else spool.add,
             )  # fmt: skip
             writer.write(part, result, ForecastSteps.of_sources(part, chunk.points.lengths),
                          chunk.id_parts)  # fmt: skip

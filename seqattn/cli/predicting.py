@@ -174,20 +174,20 @@ def _predict_part(
     from seqattn.analysis.evaluation.attention_file import open_attention_spool
     from seqattn.data.writing import ForecastSteps
 
-    (mode, override), scaling = named_override, trained.spec.scaling
+    mode, override = named_override
     trained.spec.note_lengths(part.source_lengths, steps, note)
     with open_attention_spool(attention) as spool:
         if spool is not None:
             spool.start_part(part, steps)
         result = free_run(
-            trained.model, part, steps, override, with_attention=False, scaling=scaling,
+            trained.model, part, steps, override, with_attention=False,
             on_attention=None if spool is None else spool.add,
         )  # fmt: skip
         if override is not None:
-            normal = free_run(trained.model, part, steps, with_attention=False, scaling=scaling)
-            losses = [forecast_loss(each, part, scaling) for each in (normal, result)]
+            normal = free_run(trained.model, part, steps, with_attention=False)
+            losses = [forecast_loss(each, part) for each in (normal, result)]
             if None not in losses:
-                unit = ", scaled units" if not scaling.is_identity else ""
+                unit = ", scaled units" if not part.is_identity else ""
                 note(f"Mean squared error{unit}: {losses[0]:.4g} with the model's attention,"
                      f" {losses[1]:.4g} with {mode}.")  # fmt: skip
         with writer.opened():
@@ -216,9 +216,8 @@ def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag =
     part, input_file = data.test, source.input_file
     if input_file is not None:
         part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
-    scaling = trained.spec.scaling
     trained.spec.note_lengths(part.source_lengths, part.target_lengths, note)
-    evaluation = score(trained.model, part, ReferenceLosses.from_splits(part, data), scaling)
+    evaluation = score(trained.model, part, ReferenceLosses.from_splits(part, data))
     if as_json:
         show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
     else:

@@ -69,7 +69,7 @@ def read_weights(
     part = part.select(slice(0, examples))
     steps = steps or trained.spec.target_length
     trained.spec.note_lengths(part.source_lengths, steps, note)
-    result = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
+    result = free_run(trained.model, part, steps)
     weights = result.attention_arrays(part, steps_real=not is_own)
     arrays = forecast_arrays(part, result.values, with_target=False)
     titles = sequence_titles(arrays, "sequence" if is_own else "test")

@@ -7,8 +7,8 @@ from seqattn.data import tasks
 from seqattn.data.baselines import NaiveForecast
 from seqattn.data.metrics import InSample
 from seqattn.data.plugin_tasks import PLUGIN_TASKS, register_task
-from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
+from seqattn.data.spaces import Scaling, Space, Vectors
 from seqattn.data.spec import DataSpec
 from seqattn.data.splits import Splits
 from seqattn.data.windows import Windows
@@ -36,7 +36,7 @@ def load_data(config: Data, *, fits_scaling: bool = True) -> Splits:
     return Splits(
         train=train, validation=tasks.generate(config, config.n_validation, config.validation_seed),
         test=tasks.generate(config, config.n_test, config.test_seed),
-        scaling=Scaling.identity(train), rule=tasks.naive_forecast_of(config),
+        rule=tasks.naive_forecast_of(config),
     )  # fmt: skip
 
 
@@ -58,6 +58,6 @@ def fixed_shape(config: Data) -> tuple[int, int] | None:
 
 
 __all__ = [
-    "DataSpec", "InSample", "NaiveForecast", "Scaling", "Sequences", "Splits", "Windows",
-    "fixed_shape", "load_data", "register_task",
+    "DataSpec", "InSample", "NaiveForecast", "Scaling", "Sequences", "Space", "Splits", "Vectors",
+    "Windows", "fixed_shape", "load_data", "register_task",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from seqattn.config import UNKNOWN_PATH, OwnFile
 from seqattn.data.chunk import Chunk, Ragged
 from seqattn.data.cutting import PARTS, LeftOut, cut_series, split_series
 from seqattn.data.files import find_files
-from seqattn.data.fitting import fit_scaling
+from seqattn.data.fitting import fit_spaces
 from seqattn.data.many_files import read_series
 from seqattn.data.metrics import InSample, SeriesTable
 from seqattn.data.naive import check_season, source_columns_of_targets
@@ -145,12 +145,11 @@ def load_file_dataset(config: OwnFile, *, fits_scaling: bool = True) -> Splits:
     spans = [some.without_dropped(one) for one, some in zip(series, spans, strict=True)]
     parts = _cut_parts(series, spans, config, left_out)
     train, validation, test = parts
-    units = config.units or {}
-    check_units(units, list(dict.fromkeys([*train.features, *train.target_features])))
+    check_units(config.units or {}, list(dict.fromkeys([*train.features, *train.target_features])))
     in_sample, of_season = compute_in_sample(
         target_series(series[0], spans[0], config), train, config
     )
-    scaling, scaling_notes = fit_scaling(config, train, fits=fits_scaling)
+    spaces, scaling_notes = fit_spaces(config, train, fits=fits_scaling)
     fitted_on = _sample_for_baselines(train, config)
     notes += [*left_out_notes(read, left_out, config), *scaling_notes, *of_season]
     notes.append(size_note(train, validation, test))
@@ -161,12 +160,12 @@ def load_file_dataset(config: OwnFile, *, fits_scaling: bool = True) -> Splits:
             check_season(held_out, config.season)
     digests_by_file = {path: digest for one in read for path, digest in one.digests.items()}
     return Splits(
-        train, validation, test, scaling,
+        train, validation, test,
         notes=tuple(notes), split=split, digests=tuple(_combined_digest(one) for one in read),
         digests_by_file=digests_by_file if len(digests_by_file) > len(read) else {},
         frequency=spans[0].frequency(series[0]),
-        in_sample=in_sample, fitted_on=fitted_on, roles=series[0].roles, units=units,
-    )  # fmt: skip
+        in_sample=in_sample, fitted_on=fitted_on, roles=series[0].roles,
+    ).with_spaces(*spaces)  # fmt: skip
 
 
 def _leave_out_empty(read: Sequence[Series]) -> tuple[list[Series], list[str]]:

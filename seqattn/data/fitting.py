@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
-from seqattn.data.instance import InstanceStatistics
-from seqattn.data.scaling import (
-    FeatureScale,
-    Method,
-    Scaler,
-    Scaling,
-    is_constant,
-    source_indices_of,
-)
 from seqattn.data.sequences import Sequences
+from seqattn.data.spaces import InstanceStatistics, Scaling, Space, Vectors, is_rounding_only
 from seqattn.errors import DataError
 
+Method = Literal["standard", "minmax", "robust"]
 MIN_RELATIVE_SPREAD = 1e-9
 """Relative standard deviation below which the standard deviation is recomputed from the differences
 between the values and their minimum."""
@@ -34,10 +28,28 @@ MAX_SORTED_VALUES = 2**26
 """Maximum number of values of one feature that are sorted in memory."""
 
 
-def fit_scaling(
+@dataclass(frozen=True)
+class FeatureScale:
+    """The fitted shift and scale of one feature.
+
+    Attributes:
+        shift: number that is subtracted from the values of the feature.
+        scale: positive number by which the shifted values are divided.
+        constant: whether the feature varies at most by float64 rounding. The scale is then 1.
+        quartiles_are_equal: whether the method is `robust` and the quartiles of a varying feature
+            are equal. The scale is then the standard deviation of the feature.
+    """
+
+    shift: float
+    scale: float
+    constant: bool
+    quartiles_are_equal: bool = False
+
+
+def fit_spaces(
     config: OwnFile, train: Sequences, *, fits: bool = True
-) -> tuple[Scaling, list[str]]:
-    """Fit the scaling to a training part.
+) -> tuple[tuple[Space, Space], list[str]]:
+    """Build the spaces of sources and targets, with a scaling that is fitted to a training part.
 
     Args:
         config: the data section of the config.
@@ -45,7 +57,7 @@ def fit_scaling(
         fits: whether to fit the shift and scale of each feature. With False, they are 0 and 1.
 
     Returns:
-        the scaling, and notes for the user.
+        the space of the sources and the space of the targets, and notes for the user.
 
     Raises:
         DataError: if the values of a feature are too small, or if `data.scaling` is `robust` and
@@ -53,7 +65,7 @@ def fit_scaling(
     """
     names = tuple(dict.fromkeys([*train.features, *train.target_features]))
     if not fits:
-        return build_scaling(config, {}, train)
+        return _build_spaces(config, {}, train)
     fitted, values = {}, _observed_values(config, train)
     if config.scaling != "none":
         fitted = fit_features(config.scaling, names, values)
@@ -70,10 +82,10 @@ def fit_scaling(
                     f" data.scaling, the smallest supported one is {smallest:g}. Set data.scaling,"
                     " or multiply the column by a constant."
                 )
-    scaling, notes = build_scaling(config, fitted, train)
+    spaces, notes = _build_spaces(config, fitted, train)
     if config.normalize == "instance":
         notes += normalization_notes(train)
-    return scaling, notes
+    return spaces, notes
 
 
 def _observed_values(
@@ -81,16 +93,18 @@ def _observed_values(
 ) -> Callable[[], Iterator[tuple[str, NDArray[np.floating]]]]:
     """Return a function that yields pairs (feature name, observed values) chunk by chunk. If
     `data.relative` is set, the last source step is subtracted from the values."""
-    relative = replace(Scaling.identity(train), relative=config.relative)
+    # `data.normalize: instance` is not applied here, so that losses have the same units with and
+    # without this option.
+    source, target = (
+        Vectors(names, Scaling(np.zeros(len(names)), np.ones(len(names)), config.relative))
+        for names in (train.features, train.target_features)
+    )
 
     def values() -> Iterator[tuple[str, NDArray[np.floating]]]:
-        for _, chunk in train.chunks():
-            # `data.normalize: instance` is not applied here, so that losses have the same units
-            # with and without this option.
-            scalers = relative.sequence_scalers(chunk)
+        for _, chunk in train.with_spaces(source, target).chunks():
             for names, points, cells, scaler in zip(
                 (chunk.features, chunk.target_features), (chunk.source, chunk.target),
-                (chunk.source_cells, chunk.target_cells), scalers, strict=True,
+                (chunk.source_cells, chunk.target_cells), chunk.sequence_scalers(), strict=True,
             ):  # fmt: skip
                 scaled = scaler.transform(points)
                 for i, name in enumerate(names):
@@ -99,10 +113,10 @@ def _observed_values(
     return values
 
 
-def build_scaling(
+def _build_spaces(
     config: OwnFile, fitted: Mapping[str, FeatureScale], train: Sequences
-) -> tuple[Scaling, list[str]]:
-    """Build the scaling of sources and targets from the scales of the features.
+) -> tuple[tuple[Space, Space], list[str]]:
+    """Build the spaces of sources and targets from the scales of the features.
 
     Args:
         config: the data section of the config.
@@ -110,7 +124,7 @@ def build_scaling(
         train: the training part.
 
     Returns:
-        the scaling, and notes for the user.
+        the space of the sources and the space of the targets, and notes for the user.
     """
     notes = [
         f"{name} is always {one.shift:g} in the training part: not scaled"
@@ -120,23 +134,24 @@ def build_scaling(
         for name, one in fitted.items() if one.quartiles_are_equal
     ]  # fmt: skip
     instance = config.normalize == "instance"
+    units = config.units or {}
     source, target = (
-        Scaler(
+        Vectors(names, Scaling(
             np.array([0.0 if (instance and name in train.features) or not fitted
                       else fitted[name].shift for name in names]),
             np.array([fitted[name].scale if fitted else 1.0 for name in names]),
-        )
+            config.relative, instance,
+        ), {name: units[name] for name in names if name in units})
         for names in (train.features, train.target_features)
     )  # fmt: skip
-    indices = source_indices_of(train.features, train.target_features)
-    return Scaling(source, target, indices, config.relative, instance), notes
+    return (source, target), notes
 
 
 def normalization_notes(train: Sequences) -> list[str]:
     """Return notes for the user on the effects of `data.normalize: instance`."""
     constant = np.zeros(len(train.features), dtype=np.int64)
     for _, chunk in train.chunks():
-        constant += InstanceStatistics.of(chunk).constant.sum(axis=0)
+        constant += InstanceStatistics.of(chunk.source, chunk.source_cells).constant.sum(axis=0)
     return [
         f"{name} is constant in {count:,} of {len(train):,} training sources: shifted there, not"
         " scaled by its own standard deviation (data.normalize)"
@@ -252,11 +267,15 @@ class _FeatureMoments:
         else:
             every = np.concatenate(self.values)
             first, shift, last = map(float, np.percentile(every, [25, 50, 75]))
-            scale, equal = last - first, is_constant(first, last)
+            scale, equal = last - first, _is_constant(first, last)
             if equal:
                 scale = float(every.std(dtype=np.float64))
-        constant = is_constant(self.low, self.high)
+        constant = _is_constant(self.low, self.high)
         return FeatureScale(
             self.low if self.low == self.high else shift, 1.0 if constant else scale,
             constant, equal and not constant,
         )  # fmt: skip
+
+
+def _is_constant(low: float, high: float) -> bool:
+    return bool(is_rounding_only(np.array(low), np.array(high)))

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.baselines import LazyForecast, mean_by_step
-from seqattn.data.scaling import Scaler, Scaling
-from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, Sequences, row_blocks
+from seqattn.data.sequences import Sequences
+from seqattn.data.spaces import MAX_BLOCK_VALUES, Floats, Scaler, row_blocks
 
 LEAST_SQUARES = "linear least squares (fitted)"
 MAX_ROWS_PER_COLUMN = 2
@@ -31,21 +31,19 @@ RANK_TOLERANCE = 1e-10
 matrix counts as having full rank."""
 
 
-def least_squares(
-    train: Sequences, test: Sequences, scaling: Scaling | None = None
-) -> LazyForecast | None:
+def least_squares(train: Sequences, test: Sequences) -> LazyForecast | None:
     """Forecast with an affine map from all source values to all target values.
 
     The map is fitted to the training part, so this forecast is not a parameter-free baseline. The
     error of the forecast shows how well a linear map solves the task. Each target cell is fitted to
     the training sequences in which this cell was observed. The design matrix is centered and
-    scaled, so that offsets and units of features do not reduce the precision.
+    scaled, so that offsets and units of features do not reduce the precision. The first stage of
+    the scaling, with a shift and a scale per sequence, is applied before the map, just as it is
+    applied before a model.
 
     Args:
         train: the sequences to which the map is fitted.
         test: the sequences to forecast.
-        scaling: scaling with a shift and a scale per sequence, which are applied before the map,
-            just as they are applied before a model. If None, there is no shift or scale.
 
     Returns:
         the forecast of the test part, or None if the lengths vary within a part or differ between
@@ -55,7 +53,7 @@ def least_squares(
     alike = (train.source_steps, train.target_steps) == (test.source_steps, T)
     if not (alike and train.has_equal_lengths and test.has_equal_lengths):
         return None
-    trained = DesignTable(train, scaling)
+    trained = DesignTable(train)
     system = LinearSystem.of(trained)
     inputs, outputs = system.inputs, system.outputs
     (weights,) = system.solve((0.0,))
@@ -64,7 +62,7 @@ def least_squares(
 
     def forecast(part: Sequences) -> Floats:
         found = np.empty((len(part), T, F))
-        for at, batch, scalers in DesignTable(part, scaling).parts():
+        for at, batch, scalers in DesignTable(part).parts():
             design = inputs.design(trained.inputs(batch, scalers[0]))
             rows = outputs.inverse_transform(design @ weights)
             found[at] = scalers[1].inverse_transform(rows.reshape(len(batch), T, F))
@@ -100,17 +98,15 @@ class LinearSystem:
         every = [np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None]]
         return cls(table, inputs, outputs, [columns for columns in every if len(columns)])
 
-    def solve(self, penalties: SequenceOf[float], scaling: Scaling | None = None) -> Floats:
+    def solve(self, penalties: SequenceOf[float]) -> Floats:
         """Return weights (K, S * F + 1, T * G) for the scaled columns, one solution per penalty.
 
         Args:
             penalties: ridge penalties, relative to the mean eigenvalue of the centered Gram matrix
-                of the inputs.
-            scaling: the scaling that defines the units of the penalized weights, or None for the
-                user's units.
+                of the inputs. The penalized weights are in the units of the model.
         """
         width = len(self.inputs.centre) + 1
-        unit = self.inputs.unit(None if scaling is None else scaling.source)
+        unit = self.inputs.unit(self.table.part.source_space.unit)
         found = np.zeros((len(penalties), width, len(self.outputs.centre)))
         at_once = max(1, MAX_BLOCK_VALUES // width**2)
         for first in range(0, len(self.sets), at_once):
@@ -194,8 +190,8 @@ def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
 class DesignTable:
     """A part of the data set as a table of inputs and outputs, with one row per sequence."""
 
-    def __init__(self, part: Sequences, scaling: Scaling | None) -> None:
-        self.part, self.scaling = part, scaling or Scaling.identity(part)
+    def __init__(self, part: Sequences) -> None:
+        self.part = part
 
     def parts(self) -> Iterator[tuple[slice, Sequences, tuple[Scaler, Scaler]]]:
         """Yield triples (slice of indices, sequences, (source scaler, target scaler)). The scalers
@@ -205,7 +201,7 @@ class DesignTable:
                 at = slice(first, first + len(rows))
                 block = batch.select(at) if len(rows) < len(batch) else batch
                 within = slice(indices.start + at.start, indices.start + at.stop)
-                yield within, block, self.scaling.sequence_scalers(block)
+                yield within, block, block.sequence_scalers()
 
     def row_blocks(self) -> Iterator[tuple[Floats, Floats]]:
         """Yield pairs of inputs (n, S * F) and outputs (n, T * G), block by block."""
@@ -265,16 +261,16 @@ class ColumnRanges:
         """Return the scaled columns and a column of ones as an array (n, columns + 1)."""
         return np.column_stack([self.transform(values), np.ones(len(values))])
 
-    def unit(self, scaler: Scaler | None) -> Floats:
-        """Return an array (columns,) with the size of one unit of each scaled column, in the units
-        of a scaler. The size is 0 if the column varies at most by rounding.
+    def unit(self, of_features: Floats) -> Floats:
+        """Return an array (columns,) with the size of one unit of each scaled column, in units of
+        the features. The size is 0 if the column varies at most by rounding.
 
         Args:
-            scaler: scaler of the features, or None for the identity. The features repeat along the
+            of_features: (features,) size of one unit of each feature. The features repeat along the
                 columns.
         """
         unit = np.where(np.isinf(self.spread), 0, self.spread)
-        return unit if scaler is None else unit / self.tile(scaler.scale)
+        return np.asarray(unit / self.tile(of_features))
 
     def tile(self, by_feature: Floats) -> Floats:
         """Repeat the values (features,) along the columns, and return an array (columns,)."""

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.least_squares import DesignTable, LinearSystem
-from seqattn.data.scaling import Scaling
-from seqattn.data.sequences import Floats, Sequences
+from seqattn.data.sequences import Sequences
+from seqattn.data.spaces import Floats, Vectors
 
 PENALTIES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Penalties that `ridge_map` tries, relative to the mean eigenvalue of the centered Gram matrix."""
@@ -52,23 +52,22 @@ def ridge_work(train: Sequences) -> int:
     return int(systems * (train.source_steps * len(train.features)) ** 3)
 
 
-def ridge_map(train: Sequences, validation: Sequences, scaling: Scaling) -> RidgeMap:
+def ridge_map(train: Sequences, validation: Sequences) -> RidgeMap:
     """Fit a ridge regression from sources to targets on the training part.
 
     The chosen penalty has the lowest loss on the validation part. The bias has no penalty. Each
     target cell is fitted to the training sequences in which this cell was observed. Penalties are
     relative to the mean eigenvalue of the centered Gram matrix of the sources of these sequences.
-    The result is deterministic.
+    The result is deterministic. Weights are penalized in the units of the model.
 
     Args:
         train: training sequences, each with S source steps and T target steps.
         validation: validation sequences, with the same lengths as the training sequences.
-        scaling: scaling to the units of the model, in which weights are penalized.
     """
-    system = LinearSystem.of(DesignTable(train, scaling))
+    system = LinearSystem.of(DesignTable(train))
     with np.errstate(over="ignore", invalid="ignore"):  # overflow gives a non-finite loss
-        maps = [_in_model_units(system, each, scaling) for each in system.solve(PENALTIES, scaling)]
-        losses = _penalty_losses(maps, validation, scaling)
+        maps = [_in_model_units(system, each, train) for each in system.solve(PENALTIES)]
+        losses = _penalty_losses(maps, validation)
     best = int(np.argmin(losses))
     weight, bias = maps[best]
     S, T = train.source_steps, train.target_steps
@@ -80,21 +79,23 @@ def ridge_map(train: Sequences, validation: Sequences, scaling: Scaling) -> Ridg
 
 
 def _in_model_units(
-    system: LinearSystem, solution: Floats, scaling: Scaling
+    system: LinearSystem, solution: Floats, train: Sequences
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the weights (S * F, T * G) and biases (T * G,) of one solution in the units of the
     model."""
     inputs, outputs = system.inputs, system.outputs
-    unit = inputs.unit(scaling.source)[:, None]
+    source, target = train.source_space, train.target_space
+    assert isinstance(source, Vectors) and isinstance(target, Vectors)
+    unit = inputs.unit(source.unit)[:, None]
     weight = np.divide(solution[:-1], unit, where=unit > 0, out=np.zeros_like(solution[:-1]))
-    at_zero = inputs.design(inputs.tile(scaling.source.shift)[None]) @ solution
-    bias = outputs.inverse_transform(at_zero)[0] - outputs.tile(scaling.target.shift)
-    bias = np.where(outputs.count > 0, bias / outputs.tile(scaling.target.scale), 0)
-    return (weight * outputs.unit(scaling.target)).astype(np.float32), bias.astype(np.float32)
+    at_zero = inputs.design(inputs.tile(source.scaling.shift)[None]) @ solution
+    bias = outputs.inverse_transform(at_zero)[0] - outputs.tile(target.scaling.shift)
+    bias = np.where(outputs.count > 0, bias / outputs.tile(target.unit), 0)
+    return (weight * outputs.unit(target.unit)).astype(np.float32), bias.astype(np.float32)
 
 
 def _penalty_losses(
-    maps: list[tuple[NDArray[np.float32], NDArray[np.float32]]], part: Sequences, scaling: Scaling
+    maps: list[tuple[NDArray[np.float32], NDArray[np.float32]]], part: Sequences
 ) -> Floats:
     """Return the mean squared error of each map, over the observed target cells of a part, as an
     array (K,).
@@ -103,10 +104,11 @@ def _penalty_losses(
     errors of large weights that cancel each other.
     """
     errors, cells = np.zeros(len(maps)), 0
-    table = DesignTable(part, scaling)
-    for _, batch, scalers in table.parts():
-        source = scaling.source.transform(scalers[0].transform(batch.source))
-        target = scaling.target.transform(scalers[1].transform(batch.target))
+    of_source, of_target = part.source_space, part.target_space
+    assert isinstance(of_source, Vectors) and isinstance(of_target, Vectors)
+    for _, batch, scalers in DesignTable(part).parts():
+        source = of_source.scaling.transform(scalers[0].transform(batch.source))
+        target = of_target.scaling.transform(scalers[1].transform(batch.target))
         source, target = source.reshape(len(batch), -1), target.reshape(len(batch), -1)
         observed, rows = batch.target_cells.reshape(target.shape), source.astype(np.float32)
         cells += int(np.count_nonzero(observed))

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import math
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from seqattn.data.spaces import MAX_BLOCK_VALUES as MAX_BLOCK_VALUES
+from seqattn.data.spaces import Floats as Floats
+from seqattn.data.spaces import Integers as Integers
+from seqattn.data.spaces import Scaler, Space, Vectors, source_indices_of
+from seqattn.data.spaces import row_blocks as row_blocks
 from seqattn.data.spacing import Spacing
+from seqattn.data.units import Units
 from seqattn.errors import DataError
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-MAX_BLOCK_VALUES = 2**22
-"""Maximum number of values in a block of rows that are processed together, unless one row has more.
-"""
+NO_SPACE: Space = Vectors.unscaled(())
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,9 @@ class Sequences:
             target cells were observed. The values of unobserved target cells are ignored and may be
             NaN.
 
+        source_space: what a source step is, by default a vector that is not scaled.
+        target_space: what a target step is, by default a vector that is not scaled.
+
     Raises:
         DataError: if a source has no steps, if a length is greater than S or T, or if a value is
             not finite, except in unobserved target cells.
@@ -74,10 +78,16 @@ class Sequences:
     spacing: Spacing | None = None
     source_observed: NDArray[np.bool_] | None = None
     target_observed: NDArray[np.bool_] | None = None
+    source_space: Space = NO_SPACE
+    target_space: Space = NO_SPACE
 
     def __post_init__(self) -> None:
         if not self.target_features:
             object.__setattr__(self, "target_features", self.features)
+        if self.source_space is NO_SPACE:
+            object.__setattr__(self, "source_space", Vectors.unscaled(self.features))
+        if self.target_space is NO_SPACE:
+            object.__setattr__(self, "target_space", Vectors.unscaled(self.target_features))
         N, S, F = self.source.shape
         _, T, _ = self.target.shape
         if self.target.shape != (N, T, len(self.target_features)) or len(self.features) != F:
@@ -177,7 +187,74 @@ class Sequences:
             None if self.spacing is None else self.spacing.select(indices),
             None if self.source_observed is None else self.source_observed[indices],
             None if self.target_observed is None else self.target_observed[indices],
+            self.source_space, self.target_space,
         )  # fmt: skip
+
+    def with_spaces(self, source: Space, target: Space) -> Self:
+        """Return the same sequences in other spaces. The arrays are shared."""
+        found = copy.copy(self)  # the values are checked already
+        object.__setattr__(found, "source_space", source)
+        object.__setattr__(found, "target_space", target)
+        return found
+
+    @property
+    def units(self) -> Units:
+        """Unit of each feature that has a unit, by feature name."""
+        return {**self.source_space.units, **self.target_space.units}
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether a model reads and writes the user's values themselves."""
+        return self.source_space.is_identity and self.target_space.is_identity
+
+    def sequence_scalers(self) -> tuple[Scaler, Scaler]:
+        """Return the first stage of the scaling of sources and of targets, (N, 1, F), which is
+        computed from the sources alone."""
+        source = Scaler.identity(len(self), 1, len(self.features))
+        for indices, chunk in self.chunks() if self.source_space.is_per_sequence else ():
+            found = self.source_space.first_stage(
+                chunk.source, chunk.source_lengths, chunk.source_cells
+            )
+            source.shift[indices], source.scale[indices] = found.shift, found.scale
+        return source, source.reorder(source_indices_of(self.features, self.target_features))
+
+    def encode(self, like: DTypeLike = np.float64) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the source (N, S, F) and the target (N, T, F) as a model reads them.
+
+        Padding is 0. An unobserved target cell contains the decoder input for this cell, which is
+        the last observed target value before the cell, or the last source value if there is no such
+        target value. If the source lacks the feature, 0 replaces the source value. Later values are
+        never used.
+
+        Args:
+            like: dtype of scaled values. Values that are not scaled keep their dtype.
+        """
+        source, target = self.source, self.target
+        if not self.is_identity:
+            of_source, of_target = self.sequence_scalers()
+            source = self.source_space.encode(source, self.source_keep, of_source, like)
+            target = self.target_space.encode(target, self.target_keep, of_target, like)
+        if self.target_observed is not None:
+            N, T, _ = target.shape
+            last = source[np.arange(N), self.source_lengths - 1]
+            with_zero = np.concatenate([last, np.zeros((N, 1), dtype=last.dtype)], axis=1)
+            first = with_zero[:, list(source_indices_of(self.features, self.target_features))]
+            known = np.concatenate([first[:, None], target], axis=1)
+            step = np.where(self.target_cells, np.arange(1, T + 1)[:, None], 0)
+            target = np.take_along_axis(known, np.maximum.accumulate(step, axis=1), axis=1)
+            target[~self.target_keep] = 0
+        return source, target
+
+    def decode(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return forecasts (..., N, T, F) of a model for these sequences as the user's values."""
+        if self.target_space.is_identity:
+            return values
+        return self.target_space.decode(values, self.sequence_scalers()[1])
+
+    def target_unit(self) -> Floats:
+        """Return the size (N, 1, F) of one unit of the model in the user's units, for each sequence
+        and target feature."""
+        return np.asarray(self.sequence_scalers()[1].scale * self.target_space.unit)
 
     def times(self, indices: slice) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Return the times of the source steps (n, S) and of the target steps (n, T) of the
@@ -234,12 +311,3 @@ class ForecastLike(Protocol):
 def valid_mask(lengths: Integers, size: int) -> NDArray[np.bool_]:
     """Return a mask (N, size) that is True at the first `lengths[k]` steps of row k."""
     return np.arange(size) < lengths[:, None]
-
-
-def row_blocks(values: NDArray[np.floating]) -> Iterator[tuple[int, NDArray[np.floating]]]:
-    """Yield an array in blocks of rows, as pairs (index of the first row, rows). A block of several
-    rows has at most `MAX_BLOCK_VALUES` values, so that temporary arrays stay small."""
-    row_size = math.prod(values.shape[1:])
-    at_once = max(1, MAX_BLOCK_VALUES // max(1, row_size))
-    for first in range(0, len(values), at_once):
-        yield first, values[first : first + at_once]

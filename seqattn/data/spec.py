@@ -3,70 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from seqattn.data.column_roles import ColumnRoles
-from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
+from seqattn.data.spaces import Space, Vectors, source_indices_of, space_from_plain
 from seqattn.data.spacing import Frequency
 from seqattn.data.splits import Splits
 from seqattn.data.units import Units
-from seqattn.errors import counted
+from seqattn.errors import UsageError, counted
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Names, lengths and units of the sequences that a model reads and forecasts.
+    """The sequences that a model reads and forecasts.
 
     Attributes:
-        source_features: names of the source features.
-        target_features: names of the target features.
+        source: what a source step is.
+        target: what a target step is.
         source_length: length of the longest source, in steps.
         target_length: length of the longest target, in steps.
-        scaling: scaling from the user's units to the units of the model, and back.
         digests: SHA-256 digest of the files for each path in the config.
         frequency: step interval of all training series, or None if intervals differ or are unknown.
         roles: roles of the columns in the table, inferred or set by the user, or None if no table
             was read.
-        units: unit of each feature that has a unit, by feature name.
     """
 
-    source_features: tuple[str, ...]
-    target_features: tuple[str, ...]
+    source: Space
+    target: Space
     source_length: int
     target_length: int
-    scaling: Scaling
     digests: tuple[str, ...] = ()
     frequency: Frequency | None = None
     roles: ColumnRoles | None = None
-    units: Units = field(default_factory=dict)
 
     @classmethod
-    def of(cls, part: Sequences, scaling: Scaling | None = None) -> DataSpec:
-        """Build the schema of sequences in memory.
-
-        Args:
-            part: the sequences.
-            scaling: scaling of the model, or None for the identity.
-        """
-        return cls(
-            part.features, part.target_features, part.source_steps, part.target_steps,
-            Scaling.identity(part) if scaling is None else scaling,
-        )  # fmt: skip
+    def of(cls, part: Sequences) -> DataSpec:
+        """Build the schema of sequences in memory."""
+        return cls(part.source_space, part.target_space, part.source_steps, part.target_steps)
 
     @classmethod
     def of_splits(cls, data: Splits) -> DataSpec:
         """Build the schema of a data set from its training part."""
-        train = data.train
-        return cls(
-            train.features, train.target_features, train.source_steps, train.target_steps,
-            data.scaling,
-            data.digests, data.frequency, data.roles, data.units,
-        )  # fmt: skip
+        return replace(
+            cls.of(data.train), digests=data.digests, frequency=data.frequency, roles=data.roles
+        )
+
+    @property
+    def source_features(self) -> tuple[str, ...]:
+        """Names of the source features."""
+        return self.source.names
+
+    @property
+    def target_features(self) -> tuple[str, ...]:
+        """Names of the target features."""
+        return self.target.names
+
+    @property
+    def source_index_of_target(self) -> tuple[int, ...]:
+        """Index of each target feature among the source features, or -1 if the source lacks the
+        feature."""
+        return source_indices_of(self.source.names, self.target.names)
+
+    @property
+    def units(self) -> Units:
+        """Unit of each feature that has a unit, by feature name."""
+        return {**self.source.units, **self.target.units}
+
+    @property
+    def vectors(self) -> tuple[Vectors, Vectors]:
+        """The source space and the target space, if steps are vectors on both sides.
+
+        Raises:
+            UsageError: if they are not.
+        """
+        if not (isinstance(self.source, Vectors) and isinstance(self.target, Vectors)):
+            raise UsageError("this works for sequences of vectors only.")
+        return self.source, self.target
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether a model reads and writes the user's values themselves."""
+        return self.source.is_identity and self.target.is_identity
 
     def note_lengths(
         self, source_lengths: ArrayLike, target_lengths: ArrayLike, note: Callable[[str], None]
@@ -92,16 +114,24 @@ class DataSpec:
         if found:
             note(f"Longer than all training sequences: {', and '.join(found)}.")
 
+    def scaling_as_plain(self) -> dict[str, Any]:
+        """Return the scaling of vectors as JSON-serializable data, for programs that read an export
+        or a report."""
+        sides = {}
+        for side, space in zip(("source", "target"), self.vectors, strict=True):
+            plain = space.scaling.as_plain()
+            choices = {key: plain.pop(key) for key in ("relative", "instance")}
+            sides[side] = plain
+        return {**sides, **choices}
+
     def as_plain(self) -> dict[str, Any]:
-        """Return the schema as JSON-serializable data. The key `said` has the names of the target
-        features."""
+        """Return the schema as JSON-serializable data."""
         return {
-            "features": list(self.source_features), "said": list(self.target_features),
+            "source": self.source.as_plain(), "target": self.target.as_plain(),
             "source_length": self.source_length, "target_length": self.target_length,
-            "scaling": self.scaling.as_plain(), "digests": list(self.digests),
+            "digests": list(self.digests),
             **({} if self.frequency is None else {"frequency": self.frequency.as_plain()}),
             **({} if self.roles is None else {"roles": self.roles.as_plain()}),
-            **({"units": dict(self.units)} if self.units else {}),
         }  # fmt: skip
 
     @classmethod
@@ -112,14 +142,12 @@ class DataSpec:
             KeyError, TypeError, ValueError, AttributeError: if `plain` is not an output of
                 `as_plain`.
         """
-        source, target = (tuple(str(name) for name in plain[key]) for key in ("features", "said"))
         frequency = plain.get("frequency")
         roles = plain.get("roles")
         return cls(
-            source, target, int(plain["source_length"]), int(plain["target_length"]),
-            Scaling.from_plain(plain["scaling"], source, target),
+            space_from_plain(plain["source"]), space_from_plain(plain["target"]),
+            int(plain["source_length"]), int(plain["target_length"]),
             tuple(str(digest) for digest in plain["digests"]),
             None if frequency is None else Frequency.from_plain(frequency),
             None if roles is None else ColumnRoles.from_plain(roles),
-            {str(name): str(unit) for name, unit in plain.get("units", {}).items()},
         )  # fmt: skip

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seqattn.data.baselines import NaiveForecast
 from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.metrics import InSample
-from seqattn.data.scaling import Scaling
 from seqattn.data.sequences import Sequences
+from seqattn.data.spaces import Space
 from seqattn.data.spacing import Frequency
-from seqattn.data.units import Units
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,6 @@ class Splits:
         train: the training part, in the user's units.
         validation: the validation part, in the user's units.
         test: the test part, in the user's units.
-        scaling: scaling from the user's units to the units of the model, and back.
         rule: name and forecast function of the naive baseline of a generated task, or None if there
             is no such baseline.
         notes: messages for the user about the files.
@@ -37,13 +35,11 @@ class Splits:
         fitted_on: the training sequences for fitting baselines, or None for the whole training
             part.
         roles: roles of the columns in the table, or None if no table was read.
-        units: unit of each feature that has a unit, by feature name.
     """
 
     train: Sequences
     validation: Sequences
     test: Sequences
-    scaling: Scaling
     rule: tuple[str, NaiveForecast] | None = None
     notes: tuple[str, ...] = ()
     split: tuple[tuple[str, str, str, str], ...] = ()
@@ -53,7 +49,22 @@ class Splits:
     in_sample: InSample | None = None
     fitted_on: Sequences | None = None
     roles: ColumnRoles | None = None
-    units: Units = field(default_factory=dict)
+
+    def fitted_as(self, source: Space, target: Space) -> Splits:
+        """Return the data with the scaling that was fitted to other data, whose spaces are given.
+        Units stay."""
+        own = self.train
+        return self.with_spaces(
+            own.source_space.fitted_as(source), own.target_space.fitted_as(target)
+        )
+
+    def with_spaces(self, source: Space, target: Space) -> Splits:
+        """Return the data in other spaces."""
+        train, validation, test = (
+            part.with_spaces(source, target) for part in (self.train, self.validation, self.test)
+        )
+        fitted_on = None if self.fitted_on is None else self.fitted_on.with_spaces(source, target)
+        return replace(self, train=train, validation=validation, test=test, fitted_on=fitted_on)
 
     @property
     def baseline_part(self) -> Sequences:

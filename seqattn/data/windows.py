@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
+from seqattn.data.spaces import Space, Vectors
 from seqattn.data.spacing import Spacing
 
 READAHEAD_BYTES = 2**21
@@ -308,15 +309,18 @@ class Windows(Sequences):
         names: names of the sequences.
         steps: times of the rows.
         has_empty: whether cells of the sources or targets may be NaN.
+        source_space, target_space: see `Sequences`.
     """
 
     def __init__(
         self, sources: RowRanges, targets: RowRanges, names: WindowNames, steps: SeriesSteps, *,
-        has_empty: bool,
+        has_empty: bool, source_space: Space | None = None, target_space: Space | None = None,
     ) -> None:  # fmt: skip
         fields = {"sources": sources, "targets": targets, "names": names, "steps": steps,
                   "has_empty": has_empty, "features": sources.features,
-                  "target_features": targets.features}  # fmt: skip
+                  "target_features": targets.features,
+                  "source_space": source_space or Vectors.unscaled(sources.features),
+                  "target_space": target_space or Vectors.unscaled(targets.features)}  # fmt: skip
         for name, value in fields.items():  # the base class is frozen
             object.__setattr__(self, name, value)
 
@@ -417,6 +421,7 @@ class Windows(Sequences):
         return Windows(
             self.sources.select(indices), self.targets.select(indices), self.names.select(indices),
             self.steps.select(indices), has_empty=self.has_empty,
+            source_space=self.source_space, target_space=self.target_space,
         )  # fmt: skip
 
     def select_points(self, indices: slice | Integers) -> Sequences:
@@ -459,6 +464,7 @@ class Windows(Sequences):
             last_steps=last_steps, spacing=spacing,
             source_observed=source_observed if self.has_masked_sources else None,
             target_observed=target_observed if self.has_masked_targets else None,
+            source_space=self.source_space, target_space=self.target_space,
         )  # fmt: skip
 
     def _last_steps(self, indices: slice | Integers) -> NDArray[np.generic] | None:

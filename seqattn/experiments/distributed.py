@@ -72,7 +72,7 @@ def share_start(processes: ProcessGroup, job: Job) -> Job | None:
             path.write_bytes(content)
             file = read_checkpoint(path)
         if job.config.training.start_from is not None:
-            job = replace(job, data=replace(job.data, scaling=file.spec.scaling))
+            job = replace(job, data=job.data.fitted_as(file.spec.source, file.spec.target))
         if file.is_training:
             job = replace(job, state=restore_state(file, job.new_model()))
         else:

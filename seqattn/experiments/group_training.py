@@ -120,7 +120,7 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
         if key not in tensors:
             # Groups stack their tensors, so only a single run may gather its validation part.
             keep = len(jobs) > 1 or part is not job.data.validation
-            tensors[key] = batch_of(part, device, scaling=job.data.scaling, keep_tensors=keep)
+            tensors[key] = batch_of(part, device, keep_tensors=keep)
         return tensors[key]
 
     return [

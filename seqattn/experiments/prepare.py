@@ -162,7 +162,7 @@ def load_latest_checkpoint(job: Job) -> Job:
             *(f"Skipped checkpoint: {reason}" for reason in reasons),
         )
         if job.config.training.start_from is not None:
-            job = replace(job, data=replace(job.data, scaling=file.spec.scaling))
+            job = replace(job, data=job.data.fitted_as(file.spec.source, file.spec.target))
         return replace(
             job, state=state, checkpoint=path, skipped_checkpoints=skipped,
             changed_plugins=plugin_changes(file.config, job.config),
@@ -361,9 +361,11 @@ def with_shared_scaling(jobs: Sequence[Job]) -> list[Job]:
     def with_data(job: Job) -> Job:
         if job.config.training.start_from is None:
             return job
-        scaling = job.data.scaling if job.start is None else job.start.spec.scaling
-        key = id(job.data.train), json.dumps(scaling.as_plain())
-        return replace(job, data=shared.setdefault(key, replace(job.data, scaling=scaling)))
+        spec = job.spec if job.start is None else job.start.spec
+        data = job.data.fitted_as(spec.source, spec.target)
+        key = id(job.data.train), json.dumps([data.train.source_space.as_plain(),
+                                              data.train.target_space.as_plain()])  # fmt: skip
+        return replace(job, data=shared.setdefault(key, data))
 
     return [with_data(job) for job in jobs]
 
@@ -397,7 +399,7 @@ def _read_source(path: Path) -> StartingPoint:
 def _check_fits(start: StartingPoint, job: Job) -> None:
     """Check that a job has the model, the features, the units and the kind of scaling of its
     starting point. The error lists all differences."""
-    scaling, own = start.spec.scaling, job.data.scaling
+    (source, _), (own, _) = start.spec.vectors, job.spec.vectors
     pairs: dict[str, tuple[Any, Any]] = {
         key: values
         for key, values in config_differences(start.config, job.config).items()
@@ -410,8 +412,8 @@ def _check_fits(start: StartingPoint, job: Job) -> None:
             str(getattr(start.config.data, "scaling", "none")),
             str(getattr(job.config.data, "scaling", "none")),
         ),
-        "data.relative": (scaling.relative, own.relative),
-        "data.normalize: instance": (scaling.instance, own.instance),
+        "data.relative": (source.scaling.relative, own.scaling.relative),
+        "data.normalize: instance": (source.scaling.instance, own.scaling.instance),
     }
     units = job.spec.units
     pairs |= {f"data.units.{name}": (unit, units[name])
@@ -443,7 +445,7 @@ def fit_skip_maps(groups: Sequence[Sequence[Job]]) -> list[list[Job]]:
             return job
         data = job.data
         if id(data) not in fitted:
-            fitted[id(data)] = ridge_map(data.baseline_part, data.validation, data.scaling)
+            fitted[id(data)] = ridge_map(data.baseline_part, data.validation)
         return replace(job, skip_map=fitted[id(data)])
 
     return [[fit(job) for job in group] for group in groups]

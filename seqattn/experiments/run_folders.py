@@ -396,7 +396,7 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
             forecasts.add(chunk.values)
             chunk.emit_attention(weights.add)
 
-        evaluation = evaluate(model, data.test, tested, data.scaling, on_chunk=keep)
+        evaluation = evaluate(model, data.test, tested, on_chunk=keep)
         if not math.isfinite(evaluation.loss + evaluation.loss_teacher_forced):
             error = NonFiniteError(
                 f"The test loss is {evaluation.loss} free running,"

@@ -226,7 +226,7 @@ def _write_int8(
         atomic_write(folder / f"{name}.int8.onnx", graph.SerializeToString(deterministic=True))
     if data is None or steps != data.test.target_steps:
         return {}
-    scale = trained.spec.scaling.target.scale
+    scale = trained.spec.target.unit
     batch_size = sequences_per_batch(trained, data.test.source_steps, steps)
     return {
         kind: forecast_mse(forecasts(graph, data.test, batch_size), data.test, scale)
@@ -241,6 +241,7 @@ def _write_int8(
 
 def _build_card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
     spec = trained.spec
+    is_instance = spec.vectors[0].scaling.instance
     return {
         "made_by": MADE_BY,
         "version": __version__,
@@ -253,10 +254,10 @@ def _build_card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
         "target_length": spec.target_length,
         "missing": "interpolate" if trained.fills_missing else None,
         "units": UNITS
-        + INSTANCE_UNITS * spec.scaling.instance
-        + OBSERVED_UNITS * (spec.scaling.instance and trained.fills_missing),
+        + INSTANCE_UNITS * is_instance
+        + OBSERVED_UNITS * (is_instance and trained.fills_missing),
         "feature_units": dict(spec.units),
-        "scaling": spec.scaling.as_plain(),
+        "scaling": spec.scaling_as_plain(),
     }
 
 

@@ -86,15 +86,15 @@ def check_graphs(
     sets = _build_test_sets(trained, min(MAX_SOURCES, 4 * batch_size), test, max_length)
     free_running = build_session(graphs.free_running)
     encoder_and_step = build_session(graphs.encoder), build_session(graphs.step)
-    scaling, results = trained.spec.scaling, list[CheckResult]()
+    results = list[CheckResult]()
     float64_model = copy.deepcopy(trained.model).double()
     for description, sources in sets.items():
         noise, differences = 0.0, dict[str, dict[str, float]]()
         for rows in chunk_slices(len(sources), batch_size):
             part = sources.select(rows)
-            unit = scaling.target_scale(part)
-            expected = _in_scaled_units(free_run(trained.model, part, steps, scaling=scaling), unit)
-            exact = _in_scaled_units(free_run(float64_model, part, steps, scaling=scaling), unit)
+            unit = part.target_unit()
+            expected = _in_scaled_units(free_run(trained.model, part, steps), unit)
+            exact = _in_scaled_units(free_run(float64_model, part, steps), unit)
             noise = _nan_max(noise, *(_max_difference(exact[k], expected[k]) for k in expected))
             del exact
             inputs = _inputs(free_running, part)
@@ -264,24 +264,24 @@ def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
     lengths[0] = max_length
     if trained.model.skip is not None:
         lengths[:] = max_length
-    scaler, F = spec.scaling.source, len(spec.source_features)
-    points = scaler.inverse_transform(rng.standard_normal((n, max_length, F)))
-    if spec.scaling.relative:
+    scaling, F = spec.vectors[0].scaling, len(spec.source_features)
+    points = scaling.inverse_transform(rng.standard_normal((n, max_length, F)))
+    if scaling.relative:
         points[np.arange(n), lengths - 1] = 0
-    if spec.scaling.instance:
+    if scaling.instance:
         points *= np.exp(rng.standard_normal((n, 1, F)))
-    if spec.scaling.relative or spec.scaling.instance:
-        points += rng.standard_normal((n, 1, F)) * LEVEL_SPREAD * scaler.scale
+    if scaling.relative or scaling.instance:
+        points += rng.standard_normal((n, 1, F)) * LEVEL_SPREAD * scaling.scale
     keep = valid_mask(lengths, max_length)[:, :, None]
     observed = None
-    if spec.scaling.instance and trained.fills_missing:
+    if scaling.instance and trained.fills_missing:
         observed = keep & (rng.random(points.shape) < 0.7)
         observed[:, 0] = True
     points = np.where(keep, points, 0)
     return Sequences(
         points, lengths, np.zeros((n, 0, len(spec.target_features))), np.zeros(n, dtype=np.int64),
         spec.source_features, tuple(map(str, range(n))), target_features=spec.target_features,
-        source_observed=observed,
+        source_observed=observed, source_space=spec.source, target_space=spec.target,
     )  # fmt: skip
 
 
@@ -292,7 +292,7 @@ def build_example(trained: LoadedModel, steps: int, test: Sequences | None) -> A
     """
     count, S = 4, trained.spec.source_length
     part = _random_sources(trained, count, S) if test is None else test.select(slice(0, count))
-    expected = free_run(trained.model, part, steps, scaling=trained.spec.scaling)
+    expected = free_run(trained.model, part, steps)
     source = np.where(part.source_keep[:, :, None], part.source, np.nan)
     mask = {} if part.source_observed is None else {OBSERVED: part.source_observed}
     return {SOURCE: source, **mask, FORECAST: expected.values, **_weights_by_name(expected)}

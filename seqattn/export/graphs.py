@@ -22,7 +22,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from seqattn.data import Scaling
+from seqattn.data import DataSpec
 from seqattn.errors import UsageError
 from seqattn.export.units import Tensors, Units
 from seqattn.models import (
@@ -340,9 +340,9 @@ class Graph(nn.Module, ABC):
     """The base class of the graphs. A graph is a module with named input and output tensors in a
     fixed order."""
 
-    def __init__(self, model: Seq2SeqModel, parts: Parts, scaling: Scaling) -> None:
+    def __init__(self, model: Seq2SeqModel, parts: Parts, spec: DataSpec) -> None:
         super().__init__()
-        self.model, self.parts, self.units = model, parts, Units(scaling)
+        self.model, self.parts, self.units = model, parts, Units(spec)
 
     @abstractmethod
     def outputs(self, inputs: Tensors) -> Tensors:

@@ -85,7 +85,7 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
     model = copy.deepcopy(trained.model)
     traced = trace_parts(
         trained, model, split_model(model, example_length(model) + 1),
-        has_mask=trained.spec.scaling.instance and trained.fills_missing,
+        has_mask=trained.spec.vectors[0].scaling.instance and trained.fills_missing,
     )  # fmt: skip
     free_running = build_loop(traced.encoder, traced.step, traced.state, steps)
     onnx.checker.check_model(free_running)
@@ -133,8 +133,8 @@ def trace_parts(
     if model.skip is not None:
         parts = SkipParts(parts, model.skip)
     length, length_varies = _source_length(model), model.skip is None
-    encoder_graph = EncoderGraph(model, parts, trained.spec.scaling).eval()
-    step_graph = StepGraph(model, parts, trained.spec.scaling).eval()
+    encoder_graph = EncoderGraph(model, parts, trained.spec).eval()
+    step_graph = StepGraph(model, parts, trained.spec).eval()
     features, kind = len(trained.spec.source_features), trained.config.model.kind
     with torch.no_grad():
         example = _build_inputs(features, N, length)

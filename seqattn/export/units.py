@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqattn.data import Scaling
-from seqattn.data.instance import ROUNDING
+from seqattn.data import DataSpec
+from seqattn.data.spaces import ROUNDING
 from seqattn.models.cells import last_valid
 
 Tensors = dict[str, Tensor]
@@ -26,19 +26,20 @@ class Units(nn.Module):
     target_shift: Tensor
     target_scale: Tensor
 
-    def __init__(self, scaling: Scaling) -> None:
+    def __init__(self, spec: DataSpec) -> None:
         super().__init__()
-        for side, scaler in (("source", scaling.source), ("target", scaling.target)):
-            self.register_buffer(f"{side}_shift", torch.from_numpy(scaler.shift.copy()))
-            self.register_buffer(f"{side}_scale", torch.from_numpy(scaler.scale.copy()))
-        self.source_index_of_target = list(scaling.source_index_of_target)
-        self.relative, self.instance = scaling.relative, scaling.instance
+        source, target = spec.vectors
+        for side, space in (("source", source), ("target", target)):
+            self.register_buffer(f"{side}_shift", torch.from_numpy(space.scaling.shift.copy()))
+            self.register_buffer(f"{side}_scale", torch.from_numpy(space.scaling.scale.copy()))
+        self.source_index_of_target = list(spec.source_index_of_target)
+        self.relative, self.instance = source.scaling.relative, source.scaling.instance
 
     def scale_source(
         self, source: Tensor, lengths: Tensor, observed: Tensor | None
     ) -> tuple[Tensor, Tensors]:
         """Return the source (N, S, F) in scaled units, with zeros as padding, and the shift and the
-        scale (N, G) of the target of each sequence; see `Scaling.sequence_scalers`.
+        scale (N, G) of the target of each sequence; see `Sequences.sequence_scalers`.
 
         Args:
             source: (N, S, F) values in the units of the data.

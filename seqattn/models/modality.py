@@ -50,7 +50,7 @@ class FeatureSpec:
     def of(cls, spec: DataSpec) -> FeatureSpec:
         """Build the spec from the features of a `DataSpec`."""
         F, G = len(spec.source_features), len(spec.target_features)
-        return cls(F, G, spec.scaling.source_index_of_target)
+        return cls(F, G, spec.source_index_of_target)
 
     @property
     def has_same_features(self) -> bool:

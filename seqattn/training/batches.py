@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqattn.data import Scaling, Sequences, Windows
+from seqattn.data import Sequences, Windows
 from seqattn.rng import rngs_for
 from seqattn.training.process_group import ProcessGroup, shard_of
 
@@ -187,7 +187,6 @@ class GatheredBatch:
 
     Args:
         part: the windows.
-        scaling: the transformation to the model's units.
         device: device of the tensors.
         dtype: type of source and target.
         run_count: number of runs that share the sequences, which is the size of the axis of runs;
@@ -195,10 +194,10 @@ class GatheredBatch:
     """
 
     def __init__(
-        self, part: Windows, scaling: Scaling, device: torch.device | str, dtype: torch.dtype,
+        self, part: Windows, device: torch.device | str, dtype: torch.dtype,
         run_count: int | None = None,
     ) -> None:  # fmt: skip
-        self.part, self.scaling, self.device, self.dtype = part, scaling, device, dtype
+        self.part, self.device, self.dtype = part, device, dtype
         self.leading_axis, self.run_count = run_count, run_count or 1
         self.source_steps, self.target_steps = part.source_steps, part.target_steps
         self.shape = shape_of_batch(part)
@@ -208,7 +207,7 @@ class GatheredBatch:
 
     def of_runs(self, run_count: int) -> GatheredBatch:
         """Return a batch with the same sequences for several runs."""
-        return GatheredBatch(self.part, self.scaling, self.device, self.dtype, run_count)
+        return GatheredBatch(self.part, self.device, self.dtype, run_count)
 
     def take(self, places: slice) -> Batch:
         """Return a slice of the sequences of each run."""
@@ -242,14 +241,13 @@ class GatheredBatch:
 
     def _gather(self, places: slice | NDArray[np.int64]) -> Batch:
         part = self.part.select_points(places)
-        return to_tensors(part, self.device, self.dtype, self.scaling, self.shape)
+        return to_tensors(part, self.device, self.dtype, self.shape)
 
 
 def batch_of(
     part: Sequences,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
-    scaling: Scaling | None = None,
     *,
     keep_tensors: bool = True,
 ) -> Batch | GatheredBatch:
@@ -258,14 +256,13 @@ def batch_of(
     A part of windows may become a `GatheredBatch`. Every other part becomes tensors in memory.
 
     Args:
-        scaling: the transformation to the model's units; None if the part already has these units.
         keep_tensors: whether to convert windows to tensors in memory, unless `is_gathered` returns
             True for them. Pass False to save this memory for a part that is read in order. Each
             epoch then gathers the windows again.
     """
     if not isinstance(part, Windows):
-        return to_tensors(part, device, dtype, scaling)
-    batch = GatheredBatch(part, scaling or Scaling.identity(part), device, dtype)
+        return to_tensors(part, device, dtype)
+    batch = GatheredBatch(part, device, dtype)
     return batch.load() if keep_tensors and not is_gathered(part) else batch
 
 
@@ -284,18 +281,17 @@ def to_tensors(
     part: Sequences,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
-    scaling: Scaling | None = None,
     shape: BatchShape | None = None,
 ) -> Batch:
     """Convert all sequences of a part to tensors.
 
     Args:
-        part, device, dtype, scaling: see `batch_of`.
+        part, device, dtype: see `batch_of`.
         shape: a shape that determines which masks the batch has; None to derive this from the part.
     """
     kind = np.float64 if dtype == torch.float64 else np.float32
     masks = dict((shape or shape_of_batch(part)).masks)
-    arrays = (scaling or Scaling.identity(part)).transform(part, kind)
+    arrays = part.encode(kind)
     # A part may be a strided view, or a view of a read-only mapped file.
     source, target = (
         torch.as_tensor(np.require(values, kind, ["C", "W"]), dtype=dtype, device=device)

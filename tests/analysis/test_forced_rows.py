@@ -188,7 +188,7 @@ def forecast(path: Path, rows: Any, steps: int = 3) -> tuple[FreeRunningForecast
     override = rows if isinstance(rows, Override) or rows is None else (
         ForcedRows(parse_rows({"rows": rows}, "f.json"))
     )  # fmt: skip
-    return free_run(run.trained.model, part, steps, override, scaling=run.data.scaling), part
+    return free_run(run.trained.model, part, steps, override), part
 
 
 @pytest.mark.parametrize("name", ["attention_run", "ragged_run", "heads_run", "transformer_run"])

@@ -151,13 +151,11 @@ def test_errors_are_to_the_last_bit_those_of_all_forecasts(data: Splits) -> None
     )
     against = ReferenceLosses.from_splits(part, data)
     kept = list[np.ndarray]()
-    found = evaluate(
-        model, part, against, data.scaling, on_chunk=lambda chunk: kept.append(chunk.values)
-    )
-    values = free_run(model, part, part.target_steps, scaling=data.scaling).values
+    found = evaluate(model, part, against, on_chunk=lambda chunk: kept.append(chunk.values))
+    values = free_run(model, part, part.target_steps).values
     assert np.array_equal(np.concatenate(kept), values)
     assert len(kept) > 2
-    scale = None if data.scaling is None else data.scaling.target.scale
+    scale = part.target_space.unit
     assert found.loss == over_cells(values, part, scale)
     assert found.loss_by_step == over_axis(values, part, scale, 1)
     use_rmse = [None if one is None else math.sqrt(one) for one in over_axis(values, part, None, 2)]
@@ -167,7 +165,7 @@ def test_errors_are_to_the_last_bit_those_of_all_forecasts(data: Splits) -> None
         assert found.errors is not None
         assert found.errors.mae == absolute_errors(values, part)
         assert found.errors.rmse == use_rmse
-    forced = list(forecasts.teacher_forced_chunks(model, part, data.scaling))
+    forced = list(forecasts.teacher_forced_chunks(model, part))
     whole = np.concatenate([one for _, one in forced])
     assert found.loss_teacher_forced == over_cells(whole, part, scale)
 

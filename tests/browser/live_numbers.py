@@ -40,7 +40,7 @@ def load_model(path: Path, epoch: int | None = None) -> LoadedModel:
 def sources(trained: LoadedModel, count: int = 3) -> list[NDArray[np.float64]]:
     """Sources in units of the data, of several lengths where the model accepts them."""
     spec, rng = trained.spec, np.random.default_rng(0)
-    scaler = spec.scaling.source
+    scaler = spec.vectors[0].scaling
     lengths = [spec.source_length, max(1, spec.source_length - 1), spec.source_length + 2][:count]
     return [
         rng.normal(size=(S, len(spec.source_features))) * scaler.scale + scaler.shift
@@ -53,9 +53,10 @@ def ask_python(trained: LoadedModel, source: NDArray[np.float64], **options: Any
     part = Sequences(
         source[None], np.array([len(source)]), np.zeros((1, 0, len(spec.target_features))),
         np.array([0]), spec.source_features, ["x"], target_features=spec.target_features,
+        source_space=spec.source, target_space=spec.target,
     )  # fmt: skip
-    found = free_run(trained.model, part, spec.target_length, scaling=spec.scaling, **options)
-    unit = spec.scaling.target_scale(part)[0]
+    found = free_run(trained.model, part, spec.target_length, **options)
+    unit = part.target_unit()[0]
     weights = found.maps["cross"][0] if "cross" in found.maps else np.zeros(0)
     return {"forecast": found.values[0], "weights": weights, "unit": unit}
 

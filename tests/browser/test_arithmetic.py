@@ -103,7 +103,7 @@ def explained(path: Path, step: int, layer: int = 0, head: int = 0) -> tuple[Exp
     """The explanation of the first test sequence, and its forecast in units of the data."""
     _, trained = open_run(path)
     sequence = load_splits(trained).test.select(slice(0, 1))
-    scaled, _ = trained.spec.scaling.transform(sequence)
+    scaled, _ = sequence.encode()
     source = scaled[0, : sequence.source_lengths[0]].astype("float64")
     found = explain(
         trained.model, source, step=step, layer=layer, head=head,
@@ -206,7 +206,7 @@ def test_forced_weights_take_the_place_of_the_softmax(
     assert "Content weights" not in names
     _, trained = open_run(path)
     sequence = load_splits(trained).test.select(slice(0, 1))
-    source, _ = trained.spec.scaling.transform(sequence)
+    source, _ = sequence.encode()
     T, S = trained.spec.target_length, source.shape[1]
     rows = torch.full((1, 1, 1, T, S), torch.nan)
     rows[0, 0, 0, 0] = torch.tensor(forced)

@@ -18,12 +18,12 @@ import torch
 
 from seqattn import experiments
 from seqattn.analysis.evaluation import ReferenceLosses
-from seqattn.config import Config, OwnFile, as_plain, resolve
-from seqattn.data import Splits, Windows, load_data, windows
+from seqattn.config import Config, OwnFile, resolve
+from seqattn.data import DataSpec, Splits, Windows, load_data, windows
 from seqattn.data import store as cache
 from seqattn.data.files import file_series_names, find_files
 from seqattn.data.sequences import Sequences
-from seqattn.errors import ConfigError, DataError, StorageError
+from seqattn.errors import DataError, StorageError
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import RunFolder
 from seqattn.training import ProcessGroup, batches
@@ -53,7 +53,9 @@ def a_run(path: Path, *sets: str) -> Config:
 
 
 def assert_same(one: Splits, other: Splits) -> None:
-    assert one.scaling.as_plain() == other.scaling.as_plain()
+    assert (
+        DataSpec.of_splits(one).scaling_as_plain() == DataSpec.of_splits(other).scaling_as_plain()
+    )
     assert one.in_sample == other.in_sample
     assert one.frequency == other.frequency
     assert one.split == other.split
@@ -319,26 +321,11 @@ def test_paths_without_files_are_refused(path: str, message: str, tmp_path: Path
         load_data(config(tmp_path / path))
 
 
-def test_the_old_kind_still_works_and_says_what_to_write(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "d", wide(120, 0))
-    sets = ["name=s", "data.kind=stream", f"data.path={folder}", "data.source_length=3",
-            "data.buffer=7", "data.shards=2"]  # fmt: skip
-    with pytest.warns(
-        FutureWarning, match="kind: stream is now kind: file with data.cache: always"
-    ):
-        found = resolve(None, sets).config
-    assert isinstance(found.data, OwnFile)
-    assert (found.data.cache, found.data.split.validation) == ("always", 0.01)
-    assert as_plain(found)["data"]["kind"] == "file"
-    with pytest.raises(ConfigError, match="bufer"), pytest.warns(FutureWarning):
-        resolve(None, [*sets, "data.bufer=3"])
-
-
 # --- gathered as they are needed ------------------------------------------------------------------
 
 
 def gathered(part: Sequences, data: Splits) -> GatheredBatch:
-    found = batch_of(part, scaling=data.scaling)
+    found = batch_of(part)
     assert isinstance(found, GatheredBatch)
     return found
 
@@ -349,7 +336,7 @@ def test_gathered_batches_are_those_of_tensors(
 ) -> None:
     table = with_gaps(long(40, 0), 2) if cut.get("missing") else long(40, 0)
     data = load_data(config(folder_of(tmp_path / "d", table), **cut))
-    whole = batch_of(data.train, scaling=data.scaling)
+    whole = batch_of(data.train)
     assert isinstance(whole, Batch)
     monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     some = gathered(data.train, data)
@@ -373,7 +360,7 @@ def test_gathered_batches_are_those_of_tensors(
 
 def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load_data(config(folder_of(tmp_path / "d", wide(40, 0, ragged=True)), source_length=2))
-    part = batch_of(data.train, scaling=data.scaling)
+    part = batch_of(data.train)
     whole = DataLoader([part], 7, None)
     monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
     parts = [part, gathered(data.train, data)]
@@ -403,7 +390,7 @@ def test_many_chunks_score_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for a, b in ((one.baselines, other.baselines), (one.fitted, other.fitted)):
         assert a.keys() == b.keys()
         assert list(b.values()) == pytest.approx([a[name] for name in b], rel=1e-9)
-    assert some.scaling.source.scale == pytest.approx(whole.scaling.source.scale, rel=1e-12)
+    assert some.train.source_space.unit == pytest.approx(whole.train.source_space.unit, rel=1e-12)
 
 
 def trained(config: Config, home: Path) -> tuple[list[list[float]], bytes]:

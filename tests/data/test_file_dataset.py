@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import DataSpec, Splits, load_data, sequences
-from seqattn.data.fitting import fit_features
+from seqattn.data import DataSpec, Splits, load_data, spaces
+from seqattn.data.fitting import Method, fit_features
 from seqattn.data.least_squares import least_squares
-from seqattn.data.scaling import Method
 from seqattn.errors import DataError
 from seqattn.training import batches, to_tensors
 from seqattn.training.checkpoints import load_model
@@ -91,12 +90,11 @@ def test_scaling_is_fitted_on_the_training_part_alone(tmp_path: Path) -> None:
     splits = loaded(tmp_path, paths(), source_length=2)
     train = splits.train
     every = np.concatenate([train.source.reshape(-1, 2), train.target.reshape(-1, 2)])
-    assert np.allclose(splits.scaling.source.shift, every.mean(axis=0))
-    assert np.allclose(splits.scaling.target.scale, every.std(axis=0))
-    source, target = splits.scaling.transform(splits.test)
-    assert np.allclose(
-        splits.scaling.inverse_transform(np.asarray(target), splits.test), splits.test.target
-    )
+    source_space, target_space = DataSpec.of_splits(splits).vectors
+    assert np.allclose(source_space.scaling.shift, every.mean(axis=0))
+    assert np.allclose(target_space.scaling.scale, every.std(axis=0))
+    source, target = splits.test.encode()
+    assert np.allclose(splits.test.decode(np.asarray(target)), splits.test.target)
     assert not np.allclose(source, splits.test.source)
 
 
@@ -104,15 +102,15 @@ def test_scaling_is_fitted_on_the_training_part_alone(tmp_path: Path) -> None:
 def test_a_constant_feature_is_shifted_and_noted(method: str, tmp_path: Path) -> None:
     text = table([(f"s{k}", t, k + t, 0.1) for k in range(10) for t in range(4)])
     splits = loaded(tmp_path, text, source_length=2, scaling=method, features=["x", "y"])
-    assert splits.scaling.source.scale[1] == 1
+    assert splits.train.source_space.unit[1] == 1
     assert "y is always 0.1 in the training part: not scaled" in splits.notes
 
 
 def test_a_feature_with_equal_quartiles_is_scaled_and_noted(tmp_path: Path) -> None:
     rows = [(f"s{k}", t, k + t, 5000.0 * (t == 3)) for k in range(20) for t in range(10)]
     splits = loaded(tmp_path, table(rows), source_length=5, scaling="robust")
-    assert splits.scaling.source.scale[1] == pytest.approx(1500)
-    assert splits.scaling.source.shift[1] == 0
+    assert splits.train.source_space.unit[1] == pytest.approx(1500)
+    assert DataSpec.of_splits(splits).vectors[0].scaling.shift[1] == 0
     expected_note = "y has equal quartiles in the training part: scaled by its standard deviation"
     assert expected_note in splits.notes
     assert not any(note.startswith("x ") for note in splits.notes)
@@ -147,12 +145,12 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
 
     def found() -> list[Any]:
         splits = load_data(config)
-        batch = to_tensors(splits.train, scaling=splits.scaling)
+        batch = to_tensors(splits.train)
         places = np.stack([np.arange(len(batch))[::-1], np.arange(len(batch))])
         slices = list(batches.chunk_slices(len(batch), 8))
         linear = whole(least_squares(splits.train, splits.test))
         return [
-            linear, splits.train.source, splits.test.target, splits.scaling.target.scale,
+            linear, splits.train.source, splits.test.target, splits.train.target_space.unit,
             *(
                 getattr(of(step), side).numpy()
                 for runs, order in ((2, places), (1, places[0]))
@@ -163,7 +161,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
         ]  # fmt: skip
 
     at_once = found()
-    monkeypatch.setattr(sequences, "MAX_BLOCK_VALUES", 50)
+    monkeypatch.setattr(spaces, "MAX_BLOCK_VALUES", 50)
     monkeypatch.setattr(batches, "MAX_SHUFFLED_COPY", 50)
     for a, b in zip(at_once, found(), strict=True):
         assert np.allclose(a, b, rtol=1e-6, atol=1e-6)
@@ -171,12 +169,10 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
 
 def test_relative_forgets_the_level(tmp_path: Path) -> None:
     splits = loaded(tmp_path, paths(), source_length=2, relative=True, scaling="none")
-    source, target = splits.scaling.transform(splits.test)
+    source, target = splits.test.encode()
     assert np.allclose(source[:, 1], 0)
     assert np.allclose(target[:, :, 0], np.arange(1, 5) / 10)
-    assert np.allclose(
-        splits.scaling.inverse_transform(np.asarray(target), splits.test), splits.test.target
-    )
+    assert np.allclose(splits.test.decode(np.asarray(target)), splits.test.target)
 
 
 def test_empty_cells_are_refused_dropped_or_filled(tmp_path: Path) -> None:
@@ -314,7 +310,7 @@ def test_target_columns_can_differ_from_source_columns(tmp_path: Path) -> None:
     )  # fmt: skip
     assert splits.train.source.shape[1:] == (5, 2)
     assert splits.train.target.shape[1:] == (3, 1)
-    assert splits.scaling.source_index_of_target == (-1,)
+    assert DataSpec.of_splits(splits).source_index_of_target == (-1,)
 
 
 @pytest.mark.parametrize(
@@ -372,7 +368,8 @@ def test_a_run_on_a_file_speaks_its_units(seqattn: Command, tmp_path: Path) -> N
     for form in ("table", "markdown"):
         assert "in the units of the data" in seqattn("explain", home, "--format", form).out
     taken = json.loads(seqattn("explain", home, "--format", "json").out)
-    mean, spread = splits.scaling.target.shift, splits.scaling.target.scale
+    _, target = DataSpec.of_splits(splits).vectors
+    mean, spread = target.scaling.shift, target.scaling.scale
     assert list(taken["model_says_in_units"]) == ["lon", "lat"]
     assert list(taken["model_says_in_units"].values()) == pytest.approx(
         list(np.array(taken["model_says"]) * spread + mean)
@@ -565,11 +562,6 @@ def test_missing_rows_follow_from_the_steps_of_the_training(
     plain = load_model(Path("outputs/c/checkpoints/best.safetensors")).spec.as_plain()
     assert plain.pop("frequency") == {"unit": "number", "step": 1}
     assert DataSpec.from_plain(plain).frequency is None
-    assert DataSpec.from_plain({**plain, "apart": 2}).frequency == (
-        "number",
-        2,
-        0,
-    )  # as it once was
 
 
 def test_a_format_option_applies_to_a_file_with_the_same_suffix(

@@ -11,17 +11,16 @@ import pytest
 
 from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import OwnFile
-from seqattn.data import Scaling, Sequences, sequences
+from seqattn.data import Sequences, spaces
 from seqattn.data.baselines import (
     build_baselines,
 )
-from seqattn.data.fitting import fit_features, fit_scaling
+from seqattn.data.fitting import FeatureScale, Method, fit_features, fit_spaces
 from seqattn.data.least_squares import least_squares
 from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season
-from seqattn.data.scaling import FeatureScale, Method
 from seqattn.errors import DataError
-from tests.conftest import whole
+from tests.conftest import fitted_parts, whole
 
 N, S, T, F = 211, 5, 3, 2
 
@@ -49,7 +48,7 @@ def test_the_linear_baseline_does_not_depend_on_units(
 ) -> None:
     """Against the same values brought back near 1 first: what float64 rounds off a x + b is the
     same for both."""
-    monkeypatch.setattr(sequences, "MAX_BLOCK_VALUES", at_once)
+    monkeypatch.setattr(spaces, "MAX_BLOCK_VALUES", at_once)
     train, test = (changed(part_of(seed), a, b) for seed in (1, 2))
     plain_train, plain_test = (changed(changed(part, 1, -b), 1 / a, 0) for part in (train, test))
     design = np.column_stack([plain_train.source.reshape(N, -1), np.ones(N)])
@@ -66,20 +65,20 @@ def test_the_linear_baseline_does_not_depend_on_units(
 def test_the_linear_baseline_is_relative_where_the_model_is() -> None:
     """Sequences of a level that no training sequence had."""
     train, test = part_of(1), part_of(2, level=50.0)
-    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-", "relative": True}), train)
     at_zero = [changed(part, 1, 0) for part in (train, test)]
     for k, part in enumerate(at_zero):
         last = part.source[:, -1:]
         at_zero[k] = replace(part, source=part.source - last, target=part.target - last)
     expected = whole(least_squares(*at_zero))
     assert expected is not None
-    found = whole(least_squares(train, test, scaling))
+    own, other = fitted_parts({"relative": True}, train, test)
+    found = whole(least_squares(own, other))
     assert found == pytest.approx(expected + test.source[:, -1:], abs=1e-9)
-    moved = whole(least_squares(train, changed(test, 1, 1e3), scaling))
+    moved = whole(least_squares(own, changed(other, 1, 1e3)))
     assert moved == pytest.approx(found + 1e3, abs=1e-9)
     name = "linear least squares (fitted)"
-    relative = ReferenceLosses.from_part(test, train, None, scaling).fitted[name]
-    plain = ReferenceLosses.from_part(test, train, None, Scaling.identity(train)).fitted
+    relative = ReferenceLosses.from_part(other, own, None).fitted[name]
+    plain = ReferenceLosses.from_part(test, train, None).fitted
     assert relative < plain[name] * 10  # under one name, whatever it is fitted to
 
 
@@ -127,7 +126,7 @@ def test_small_values_without_scaling_are_refused(keys: dict[str, Any], smallest
         scaled = replace(part, source=factor * smallest * part.source,
                          target=factor * smallest * part.target)  # fmt: skip
         with nullcontext() if factor > 1 else pytest.raises(DataError, match="x: the largest abs"):
-            fit_scaling(config, scaled)
+            fit_spaces(config, scaled)
 
 
 @pytest.mark.parametrize("method", ["standard", "minmax", "robust"])
@@ -141,7 +140,7 @@ def test_rounding_is_no_spread_and_a_note_reports_it(method: Method) -> None:
         assert wide.scale > 0.1
     part = part_of(1)
     part.source[..., 0], part.target[..., 0] = 0.3, 0.1 + 0.2
-    _, notes = fit_scaling(OwnFile.model_validate({"path": "-", "scaling": method}), part)
+    _, notes = fit_spaces(OwnFile.model_validate({"path": "-", "scaling": method}), part)
     assert notes == ["x is always 0.3 in the training part: not scaled"]
 
 

@@ -124,7 +124,7 @@ def learned(folder: RunFolder) -> dict[str, Any]:
         "weights": {name: weight.numpy().tobytes()
                     for name, weight in run.trained.model.state_dict().items()},
         "train_loss": [record.train_loss for record in run.history],
-        "scaling": spec.scaling.as_plain(), "frequency": spec.frequency,
+        "scaling": spec.scaling_as_plain(), "frequency": spec.frequency,
         "season": (metrics["season"], metrics["season_origin"]),
         "mase_scale": metrics["mase_scale"],
         "split": [row for row in split_of(folder) if row["part"] == "train"],

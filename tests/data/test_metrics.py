@@ -26,7 +26,7 @@ from seqattn.data.metrics import Errors, InSample, SeriesTable
 from seqattn.data.naive import drift, last_value, seasonal_naive
 from seqattn.data.series import Spans, regularize
 from seqattn.errors import DataError
-from tests.conftest import whole
+from tests.conftest import in_spaces_of, whole
 
 NAN = math.nan
 
@@ -283,7 +283,9 @@ def test_nothing_leaks_from_validation_and_test(tmp_path: Path, kind: str) -> No
         assert free.forecast(name, part)[:].tobytes() == again.forecast(name, part)[:].tobytes(), (
             name
         )
-    fitted = [whole(least_squares(each.train, part, each.scaling)) for each in (one, two)]
+    fitted = [
+        whole(least_squares(each.train, in_spaces_of(part, each.train))) for each in (one, two)
+    ]
     assert fitted[0] is not None
     assert fitted[1] is not None
     assert fitted[0].tobytes() == fitted[1].tobytes()

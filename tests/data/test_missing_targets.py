@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqattn.config import OwnFile, Recurrent
-from seqattn.data import Scaling, Sequences, load_data
+from seqattn.data import Sequences, load_data
 from seqattn.data.baselines import (
     TRAINING_MEAN,
     build_baselines,
     forecast_mse,
 )
-from seqattn.data.fitting import fit_scaling
+from seqattn.data.fitting import fit_spaces
 from seqattn.data.least_squares import least_squares
 from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
@@ -36,7 +36,7 @@ from seqattn.training.objective import (
     reinforce_loss,
     validate,
 )
-from tests.conftest import whole
+from tests.conftest import in_spaces_of, whole
 
 N, S, T, F = 23, 3, 5, 2
 MODEL = Recurrent.model_validate({"hidden_dim": 3, "attention": {"score": "dot"}})
@@ -97,7 +97,8 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
             expected = seen if seen.size else part.target[..., f][observed[..., f]]
             assert forecast[t, f] == pytest.approx(expected.mean())
     config = OwnFile.model_validate({"path": "-", "relative": relative})
-    scaling, _ = fit_scaling(config, part)
+    spaces, _ = fit_spaces(config, part)
+    part, scaling = part.with_spaces(*spaces), spaces[1].scaling
     last = part.source[:, -1:] if relative else np.zeros((N, 1, F))
     values = [
         np.concatenate([
@@ -105,12 +106,12 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
         ])
         for f in range(F)
     ]  # fmt: skip
-    assert scaling.target.shift == pytest.approx([each.mean() for each in values])
-    assert scaling.target.scale == pytest.approx([each.std() for each in values])
+    assert scaling.shift == pytest.approx([each.mean() for each in values])
+    assert scaling.scale == pytest.approx([each.std() for each in values])
     if not part.target_keep.all():
-        assert whole(least_squares(part, part, scaling)) is None
+        assert whole(least_squares(part, part)) is None
         return
-    fitted = whole(least_squares(part, part, scaling))
+    fitted = whole(least_squares(part, part))
     assert fitted is not None
     design = np.column_stack([(part.source - last).reshape(N, -1), np.ones(N)])
     for t in range(T):
@@ -126,14 +127,15 @@ def test_baselines_and_scaling_are_fitted_to_observed_cells(
 @few
 @given(parts)
 def test_what_is_fed_for_an_unobserved_cell_comes_from_before_it(part: Sequences) -> None:
-    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), part)
-    source, target = scaling.transform(part)
+    (of_source, of_target), _ = fit_spaces(OwnFile.model_validate({"path": "-"}), part)
+    part = part.with_spaces(of_source, of_target)
+    source, target = part.encode()
     for n, t, f in np.ndindex(N, int(part.target_lengths.min()), F):
         before = [i for i in range(t + 1) if part.target_cells[n, i, f]]
         plain = part.target[n, before[-1], f] if before else part.source[n, -1, f]
-        shift, scale = scaling.target.shift[f], scaling.target.scale[f]
+        shift, scale = of_target.scaling.shift[f], of_target.scaling.scale[f]
         assert target[n, t, f] == pytest.approx((plain - shift) / scale)
-    other, same = scaling.transform(with_other_fill(part))[1], np.asarray(source)
+    other, same = with_other_fill(part).encode()[1], np.asarray(source)
     assert other.tobytes() == target.tobytes()
     assert np.isfinite(same).all()
 
@@ -144,7 +146,7 @@ def test_a_feature_that_is_not_given_begins_at_zero() -> None:
         np.full((1, 2, 1), 5.0), np.array([2]), np.array([[[np.nan], [7.0], [9.0]]]), np.array([3]),
         ("a",), ("s",), target_features=("b",), target_observed=observed,
     )  # fmt: skip
-    assert Scaling.identity(part).transform(part)[1].ravel().tolist() == [0, 7, 7]
+    assert part.encode()[1].ravel().tolist() == [0, 7, 7]
 
 
 @few
@@ -284,7 +286,7 @@ def test_what_a_file_lacks_stays_missing(tmp_path: Path, missing: str) -> None:
                 continue
             assert np.array_equal(part.target[k, :steps], target[:steps], equal_nan=True)
             assert np.array_equal(part.target_cells[k, :steps], ~np.isnan(target[:steps]))
-    assert to_tensors(splits.train, scaling=splits.scaling).target.isfinite().all()
+    assert to_tensors(splits.train).target.isfinite().all()
 
 
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
@@ -338,7 +340,7 @@ def test_a_cache_trains_on_the_cells_that_memory_trains_on(
         load_data(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
     )
     assert np.array_equal(on_disk.test.target, in_memory.test.target, equal_nan=True)
-    loaders = [DataLoader([batches.batch_of(data.train, scaling=data.scaling)], 8, None)
+    loaders = [DataLoader([batches.batch_of(data.train)], 8, None)
              for data in (on_disk, in_memory)]  # fmt: skip
     assert [type(loader.sequences) for loader in loaders] == [batches.GatheredBatch, batches.Batch]
     fetches = [loader.shuffled([1], 0) for loader in loaders]
@@ -379,12 +381,12 @@ def test_no_value_tells_of_what_lies_before_it(
     one, other = found
     if at == 48:
         for name in ("train", "validation"):
-            a, b = (to_tensors(getattr(each, name), scaling=each.scaling) for each in found)
+            a, b = (to_tensors(getattr(each, name)) for each in found)
             assert torch.equal(a.source, b.source) and torch.equal(a.target, b.target)
         return
-    scaling = one.scaling  # which knows of all that trains
     both = [dict(zip(each.train.ids, range(len(each.train)), strict=True)) for each in found]
-    fed = [scaling.transform(each.train) for each in found]
+    # The scaling of the first knows of all that trains.
+    fed = [in_spaces_of(each.train, one.train).encode() for each in found]
     for name, i in both[0].items():
         begins = int(name.partition("@")[2])
         if begins > at or name not in both[1]:

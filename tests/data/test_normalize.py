@@ -22,15 +22,15 @@ from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.config import Config, OwnFile, from_plain, resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.config.searching import plan_search
-from seqattn.data import Scaling, Sequences, Splits, load_data
+from seqattn.data import DataSpec, Scaling, Sequences, Splits, Vectors, load_data
 from seqattn.data.baselines import (
     build_baselines,
     forecast_mse,
 )
-from seqattn.data.fitting import fit_scaling
-from seqattn.data.instance import InstanceStatistics
+from seqattn.data.fitting import fit_spaces
 from seqattn.data.least_squares import least_squares
 from seqattn.data.sequences import Floats
+from seqattn.data.spaces import InstanceStatistics
 from seqattn.errors import ConfigError
 from seqattn.experiments.compare import run_comparison
 from seqattn.experiments.verify_resume import verify_resume
@@ -38,7 +38,7 @@ from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel, to_tensors
 from seqattn.training.objective import AutogradLoss, validate
-from tests.conftest import ROOT, Ended, whole
+from tests.conftest import ROOT, Ended, fitted_parts, in_spaces_of, whole
 
 Command = Callable[..., Ended]
 INSTANCE = OwnFile.model_validate({"path": "-", "normalize": "instance"})
@@ -94,12 +94,13 @@ def test_each_source_has_mean_0_and_standard_deviation_1(
     scaling: str, z: tuple[float, float], size_of_y: float
 ) -> None:
     part = example_sequences()
-    found = InstanceStatistics.of(part)
+    found = InstanceStatistics.of(part.source, part.source_cells)
     assert found.mean == pytest.approx(np.array([[3, 2], [12, -0.5]]))
     assert found.std == pytest.approx(np.array([[ROOT_OF_VARIANCE, 1], [2, 0.5]]))
     assert found.constant.tolist() == [[False, True], [False, False]]
-    made, notes = fit_scaling(INSTANCE.model_copy(update={"scaling": scaling}), part)
-    source, target = made.transform(part)
+    spaces, notes = fit_spaces(INSTANCE.model_copy(update={"scaling": scaling}), part)
+    part = part.with_spaces(*spaces)
+    source, target = part.encode()
     r = ROOT_OF_VARIANCE
     assert source[0] == pytest.approx(np.array([[-2 / r, 0], [0, 0], [96 / r, 0], [2 / r, 0]]))
     assert source[1] == pytest.approx(np.array([[-1, 1], [1, -1], [0, 0], [0, 0]]))
@@ -116,11 +117,11 @@ def test_each_source_has_mean_0_and_standard_deviation_1(
         "z is a target feature but not a source feature, so it has no mean in a source; it keeps"
         " the scaling of the training part (data.scaling)",
     ]
-    back = made.inverse_transform(np.asarray(target), part)
+    back = part.decode(np.asarray(target))
     seen = part.target_cells
     assert back[seen] == pytest.approx(part.target[seen])
-    assert made.target_scale(part)[:, 0] == pytest.approx(np.array([[scale, r, size_of_y],
-                                                            [scale, 2, 0.5]]))  # fmt: skip
+    assert part.target_unit()[:, 0] == pytest.approx(np.array([[scale, r, size_of_y],
+                                                               [scale, 2, 0.5]]))  # fmt: skip
 
 
 def test_values_of_any_size_have_a_mean_and_a_standard_deviation() -> None:
@@ -129,7 +130,7 @@ def test_values_of_any_size_have_a_mean_and_a_standard_deviation() -> None:
     for level, size in ((0, 1e-200), (0, 1e200), (1e9, 1e-3), (-1e6, 1.0), (0.3, 0.0)):
         points = level + size * numbers
         part = Sequences(points, full, points[:, :0], full * 0, ("x", "y"), tuple("abcdefg"))
-        found = InstanceStatistics.of(part)
+        found = InstanceStatistics.of(part.source, part.source_cells)
         near = (points - level) / (size or 1)
         assert found.constant.all() == (size == 0)
         assert (found.mean - level) / (size or 1) == pytest.approx(near.mean(axis=1), abs=1e-3)
@@ -139,24 +140,20 @@ def test_values_of_any_size_have_a_mean_and_a_standard_deviation() -> None:
 def test_rounding_is_no_spread() -> None:
     points = np.where(np.arange(10) % 2, 0.1 + 0.2, 0.3)[None, :, None]
     part = Sequences(points, np.array([10]), points[:, :0], np.array([0]), ("x",), ("a",))
-    assert InstanceStatistics.of(part).constant.all()
+    assert InstanceStatistics.of(part.source, part.source_cells).constant.all()
 
 
 # --- leaks ----------------------------------------------------------------------------------------
 
 
 def test_targets_padding_and_filled_cells_change_no_source(tmp_path: Path) -> None:
-    part = example_sequences()
-    scaling, _ = fit_scaling(INSTANCE, part)
-    before, _ = scaling.transform(part)
-    other = example_sequences()
+    part, other = fitted_parts({"normalize": "instance"}, example_sequences(), example_sequences())
+    before, _ = part.encode()
     other.target[:], other.source[1, 2:], other.source[0, 2, 0] = 1e6, -7e5, 4.0
-    for own, same in zip(
-        scaling.sequence_scalers(part), scaling.sequence_scalers(other), strict=True
-    ):
+    for own, same in zip(part.sequence_scalers(), other.sequence_scalers(), strict=True):
         assert own.shift.tobytes() == same.shift.tobytes()
         assert own.scale.tobytes() == same.scale.tobytes()
-    after, _ = scaling.transform(other)
+    after, _ = other.encode()
     assert after[part.source_cells].tobytes() == before[part.source_cells].tobytes()
 
 
@@ -165,10 +162,11 @@ def test_the_length_of_the_longest_source_changes_no_bit() -> None:
     points = np.random.default_rng(5).normal(size=(50, 13, 1)) + 100
     full, names = np.full(50, 13), tuple(map(str, range(50)))
     short = Sequences(points, full, points[:, :0], 0 * full, ("x",), names)
-    scaling = replace(Scaling.identity(short), instance=True)
+    space = Vectors(("x",), Scaling(np.zeros(1), np.ones(1), instance=True))
+    short = short.with_spaces(space, space)
     for longer in (14, 20, 137):
         wide = replace(short, source=np.pad(points, ((0, 0), (0, longer - 13), (0, 0))))
-        assert (scaling.transform(wide)[0][:, :13] == scaling.transform(short)[0]).all()
+        assert (wide.encode()[0][:, :13] == short.encode()[0]).all()
 
 
 def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
@@ -179,7 +177,7 @@ def test_what_follows_a_window_does_not_change_it(tmp_path: Path) -> None:
     def test_part(values: Floats) -> Floats:
         (tmp_path / "s.csv").write_text("x\n" + "".join(f"{value}\n" for value in values))
         found = load_data(OwnFile.model_validate({"path": str(tmp_path / "s.csv"), **window}))
-        return np.asarray(found.scaling.transform(found.test)[0])
+        return np.asarray(found.test.encode()[0])
 
     changed = rows.copy()
     changed[195:] *= 1e3
@@ -212,7 +210,7 @@ def test_the_linear_baseline_gets_what_the_model_gets() -> None:
     full = np.full(60, 1)
     part = Sequences(points[:, :10], 10 * full, points[:, 10:], 3 * full, ("x",),
                      tuple(map(str, range(60))))  # fmt: skip
-    scaling, _ = fit_scaling(INSTANCE, part)
+    part = fitted_parts({"normalize": "instance"}, part)
     mean, std = (
         points[:, :10].mean(axis=1, keepdims=True),
         points[:, :10].std(axis=1, keepdims=True),
@@ -220,14 +218,14 @@ def test_the_linear_baseline_gets_what_the_model_gets() -> None:
     design = np.column_stack([((points[:, :10] - mean) / std)[..., 0], np.ones(60)])
     weights, *_ = np.linalg.lstsq(design, ((points[:, 10:] - mean) / std)[..., 0], rcond=None)
     expected = (design @ weights)[..., None] * std + mean
-    fitted = whole(least_squares(part, part, scaling))
+    fitted = whole(least_squares(part, part))
     assert fitted == pytest.approx(expected, abs=1e-9)
     name = "linear least squares (fitted)"
-    against = ReferenceLosses.from_part(part, part, None, scaling)
+    against = ReferenceLosses.from_part(part, part, None)
     assert against.fitted[name] == pytest.approx(
-        np.square((expected - points[:, 10:]) / scaling.target.scale).mean()
+        np.square((expected - points[:, 10:]) / part.target_space.unit).mean()
     )
-    in_training_units = ReferenceLosses.from_part(part, part, None, scaling, in_training_units=True)
+    in_training_units = ReferenceLosses.from_part(part, part, None, in_training_units=True)
     assert in_training_units.fitted[name] == pytest.approx(
         np.square((expected - points[:, 10:]) / std).mean()
     )
@@ -246,23 +244,21 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
     units of each sequence."""
     folder, trained = run
     data, summary = load_splits(trained), folder.read_summary()
-    predictions, scaling = folder.read_predictions(), data.scaling
+    predictions = folder.read_predictions()
     spread = np.concatenate([data.train.source.ravel(), data.train.target.ravel()]).std()
-    assert scaling.target.scale == pytest.approx([spread])
+    assert data.test.target_space.unit == pytest.approx([spread])
     errors = predictions["forecast"] - data.test.target
     assert summary["test_loss"] == pytest.approx(np.square(errors / spread).mean(), rel=1e-5)
     assert summary["rmse"]["this model"] == pytest.approx(
         [np.sqrt(np.square(errors).mean())], rel=1e-5
     )
-    alike, _ = fit_scaling(OwnFile(path="-"), data.train)
-    for name, loss in ReferenceLosses.from_part(
-        data.test, data.train, None, alike
-    ).baselines.items():
+    train, test = fitted_parts({}, data.train, data.test)
+    for name, loss in ReferenceLosses.from_part(test, train, None).baselines.items():
         assert summary["baselines"][name] == pytest.approx(loss)
     # Told the truth: each sequence's loss in its own units, brought back.
-    units = scaling.target_scale(data.test)[:, 0, 0]
+    units = data.test.target_unit()[:, 0, 0]
     forced = [
-        validate(AutogradLoss(trained.model), to_tensors(one, scaling=scaling))[1][0]
+        validate(AutogradLoss(trained.model), to_tensors(one))[1][0]
         for one in (data.test.select(slice(k, k + 1)) for k in range(len(data.test)))
     ]
     assert summary["test_loss_teacher_forced"] == pytest.approx(
@@ -270,7 +266,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
     )
     # Of the validation part, beside the losses of the training.
     own = data.validation.source.std(axis=1, keepdims=True)
-    free = free_run(trained.model, data.validation, 5, scaling=scaling).values
+    free = free_run(trained.model, data.validation, 5).values
     assert summary["validation_loss"] == pytest.approx(
         np.square((free - data.validation.target) / own).mean(), rel=1e-5
     )
@@ -301,15 +297,15 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
     assert found.compared > 5
 
 
-def test_an_older_checkpoint_has_no_instances(run: tuple[RunFolder, LoadedModel]) -> None:
+def test_a_checkpoint_says_whether_sources_are_normalized(
+    run: tuple[RunFolder, LoadedModel],
+) -> None:
     _, trained = run
-    plain = trained.spec.scaling.as_plain()
-    names = trained.spec.source_features
-    assert Scaling.from_plain(plain, names, names).instance
-    del plain["instance"]
-    assert not Scaling.from_plain(plain, names, names).instance
+    source, _ = trained.spec.vectors
+    plain = source.scaling.as_plain()
+    assert Scaling.from_plain(plain, 1).instance
     with pytest.raises(ValueError, match="true or false"):
-        Scaling.from_plain({**plain, "instance": 1}, names, names)
+        Scaling.from_plain({**plain, "instance": 1}, 1)
     config = from_plain({"data": {"kind": "file", "path": "x"}}, "old")
     assert isinstance(config.data, OwnFile)
     assert config.data.normalize == "global"
@@ -355,7 +351,8 @@ def test_predict_forecasts_in_the_units_of_each_sequence(
     found = np.array([float(line.split(",")[2]) for line in lines]).reshape(3, 5)
     full = np.full(3, 10)
     part = Sequences(base[:, :, None], full, base[:, :0, None], full * 0, (name,), ("a", "b", "c"))
-    plain = free_run(trained.model, part, 5, scaling=trained.spec.scaling).values[:, :, 0]
+    part = in_spaces_of(part, trained.spec)
+    plain = free_run(trained.model, part, 5).values[:, :, 0]
     errors = (found - level[:, None]) / size[:, None] - plain
     assert np.abs(errors).max() < 1e-5
 
@@ -385,7 +382,7 @@ def test_filled_cells_do_not_count_when_a_file_is_forecast(
     assert found == pytest.approx(saved["forecast"][:, :, 0], abs=1e-5)
     seen = test.source_cells[:, :, 0]
     mean = [row[cells].mean() for row, cells in zip(test.source[:, :, 0], seen, strict=True)]
-    assert InstanceStatistics.of(test).mean[:, 0] == pytest.approx(mean)
+    assert InstanceStatistics.of(test.source, test.source_cells).mean[:, 0] == pytest.approx(mean)
     assert np.abs(np.array(mean) - test.source[:, :, 0].mean(axis=1)).max() > 0.01
 
 
@@ -418,13 +415,17 @@ def test_a_cache_is_scaled_as_memory_is(tmp_path: Path) -> None:
     filed = load_data(
         OwnFile.model_validate({"path": str(tmp_path / "train" / "p.parquet"), **files, **shared})
     )
-    assert cached.scaling.as_plain() == filed.scaling.as_plain()
+    assert (
+        DataSpec.of_splits(cached).scaling_as_plain()
+        == DataSpec.of_splits(filed).scaling_as_plain()
+    )
     (note,) = [note for note in filed.notes if "constant" in note]
     # Of those that begin with ten equal points, four of lengths 9 and 10.
     assert note.startswith("x is constant in 4 of 60 training sources")
     assert note in cached.notes
-    for one, other in zip(cached.scaling.transform(cached.train, np.float32),
-                          filed.scaling.transform(filed.train, np.float32), strict=True):  # fmt: skip
+    for one, other in zip(
+        cached.train.encode(np.float32), filed.train.encode(np.float32), strict=True
+    ):
         assert one.tobytes() == other.tobytes()
 
 
@@ -454,7 +455,8 @@ def test_none_is_scaling_none() -> None:
     assert OwnFile.model_validate(config.model_dump()) == config
     part = example_sequences()
     part.source[..., 1], part.target[..., 2] = 2, 2  # constant everywhere
-    assert fit_scaling(config, part)[0].is_identity
+    spaces, _ = fit_spaces(config, part)
+    assert all(space.is_identity for space in spaces)
 
 
 @pytest.mark.parametrize(("sets", "key", "words"), [
@@ -492,7 +494,7 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
     assert [(pair.first, pair.second) for pair in outcome.pairs] == [("global", "instance")]
     assert not outcome.same_units
     text = " ".join(describe_result(outcome))
-    assert "differ in data.scaling or data.relative" in text
+    assert "The test losses are in different units" in text
     assert "different test sequences" not in text
     assert "(curves.png) are in different units" in text
     comparison = plan_comparison(
@@ -503,7 +505,7 @@ def test_variants_with_and_without_are_compared_in_one_unit(tmp_path: Path) -> N
     assert outcome.same_units
     assert outcome.same_data_in_pairs
     text = " ".join(describe_result(outcome))
-    assert "differ in data.scaling or" not in text
+    assert "The test losses are in different units" not in text
     assert "(curves.png) are in different units" in text
     one, other = (arm.any_summary["baselines"] for arm in outcome.variants)
     assert one == pytest.approx(other)
@@ -530,8 +532,8 @@ def test_a_changing_level_is_forecast_better(tmp_path: Path) -> None:
 
 
 def evaluated(trained: LoadedModel, data: Splits) -> float:
-    against = ReferenceLosses.from_part(data.test, data.train, None, data.scaling)
-    return evaluate(trained.model, data.test, against, data.scaling).loss
+    against = ReferenceLosses.from_part(data.test, data.train, None)
+    return evaluate(trained.model, data.test, against).loss
 
 
 def test_a_loss_is_what_the_same_forecast_costs(run: tuple[RunFolder, LoadedModel]) -> None:

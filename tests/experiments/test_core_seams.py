@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from seqattn import experiments
 from seqattn.config import resolve
-from seqattn.data import Scaling, load_data
+from seqattn.data import load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import group_training
 from seqattn.experiments.run_environment import rounding_change
@@ -110,7 +110,7 @@ def test_gathered_and_loaded_sequences_are_not_stacked() -> None:
     for mixed in ([whole, lazy], [whole, whole, lazy]):
         with pytest.raises(ValueError, match="must share them"):
             batches.stack_batches(mixed)
-    assert Scaling.identity(part).is_identity
+    assert part.is_identity
     assert torch.equal(batches.stack_batches([whole, whole]).take(slice(0, 1)).source[0],
                        whole.source[:1])  # fmt: skip
 

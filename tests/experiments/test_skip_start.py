@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from seqattn import experiments
-from seqattn.config import Config, OwnFile, resolve
-from seqattn.data import Scaling, Sequences, load_data
-from seqattn.data.fitting import fit_scaling
+from seqattn.config import Config, resolve
+from seqattn.data import Sequences, load_data
 from seqattn.data.ridge import PENALTIES, RidgeMap, ridge_map, ridge_work
 from seqattn.errors import ConfigError
 from seqattn.experiments import train_one
@@ -28,6 +27,7 @@ from seqattn.runs import RunFolder
 from seqattn.training import batch_of
 from seqattn.training.checkpoints import load_model
 from seqattn.training.objective import AutogradLoss, validate
+from tests.conftest import fitted_parts
 
 N, S, T, F, G = 61, 5, 3, 2, 3
 Floats = NDArray[np.float64]
@@ -73,10 +73,10 @@ def by_normal_equations(rows: Floats, goal: Floats, penalty: float) -> tuple[Flo
     return slopes, float(level - middle @ slopes)
 
 
-def independent(train: Sequences, check: Sequences, scaling: Scaling) -> RidgeMap:
+def independent(train: Sequences, check: Sequences) -> RidgeMap:
     """The same as `ridge_map`, from what a network is given."""
     (rows, goal), (shown, truth) = (
-        tuple(np.asarray(each, dtype=np.float64).reshape(N, -1) for each in scaling.transform(part))
+        tuple(np.asarray(each, dtype=np.float64).reshape(N, -1) for each in part.encode())
         for part in (train, check)
     )
     seen, scored = (part.target_cells.reshape(N, -1) for part in (train, check))
@@ -95,10 +95,9 @@ def independent(train: Sequences, check: Sequences, scaling: Scaling) -> RidgeMa
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("units", UNITS)
 def test_the_start_is_an_independent_ridge_regression(units: str, gaps: bool) -> None:
-    train, check = part_of(1, gaps=gaps), part_of(2, gaps=gaps)
-    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-", **UNITS[units]}), train)
-    expected = independent(train, check, scaling)
-    found = ridge_map(train, check, scaling)
+    train, check = fitted_parts(UNITS[units], part_of(1, gaps=gaps), part_of(2, gaps=gaps))
+    expected = independent(train, check)
+    found = ridge_map(train, check)
     assert found.penalty == expected.penalty > 0
     assert found.loss == pytest.approx(expected.loss, rel=1e-4)
     largest = np.abs(expected.weight).max()
@@ -110,11 +109,10 @@ def test_the_start_is_an_independent_ridge_regression(units: str, gaps: bool) ->
 def test_the_start_does_not_depend_on_how_many_rows_are_worked_on_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    train, check = part_of(1, gaps=True), part_of(2, gaps=True)
-    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), train)
-    once = ridge_map(train, check, scaling)
-    monkeypatch.setattr("seqattn.data.sequences.MAX_BLOCK_VALUES", 3 * S * F)
-    again = ridge_map(train, check, scaling)
+    train, check = fitted_parts({}, part_of(1, gaps=True), part_of(2, gaps=True))
+    once = ridge_map(train, check)
+    monkeypatch.setattr("seqattn.data.spaces.MAX_BLOCK_VALUES", 3 * S * F)
+    again = ridge_map(train, check)
     assert again.penalty == once.penalty
     np.testing.assert_allclose(again.weight, once.weight, rtol=1e-4, atol=1e-6)
 
@@ -122,15 +120,15 @@ def test_the_start_does_not_depend_on_how_many_rows_are_worked_on_at_once(
 def test_the_validation_part_chooses_a_penalty_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    train = part_of(1, gaps=True)
-    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), train)
-    checks = [part_of(2, gaps=True), part_of(3, gaps=False)]
+    train, *checks = fitted_parts(
+        {}, part_of(1, gaps=True), part_of(2, gaps=True), part_of(3, gaps=False)
+    )
     checks[1].target[:] = checks[1].target[::-1]  # of other sequences: only the mean is right
-    chosen = [ridge_map(train, check, scaling) for check in checks]
+    chosen = [ridge_map(train, check) for check in checks]
     assert chosen[0].penalty < chosen[1].penalty == max(PENALTIES)
     for check, found in zip(checks, reversed(chosen), strict=True):
         monkeypatch.setattr("seqattn.data.ridge.PENALTIES", (found.penalty,))
-        alone = ridge_map(train, check, scaling)  # asked of the other validation part
+        alone = ridge_map(train, check)  # asked of the other validation part
         assert np.array_equal(alone.weight, found.weight)
         assert np.array_equal(alone.bias, found.bias)
 
@@ -140,7 +138,7 @@ def test_a_constant_column_and_huge_units_do_no_harm(unit: float) -> None:
     train = part_of(1, gaps=False)
     train.source[:, 2, 1] = 1e-3
     train.source[..., 0] *= unit
-    found = ridge_map(train, train, Scaling.identity(train))
+    found = ridge_map(train, train)
     assert not found.weight[:, :, 2, 1].any()
     assert math.isfinite(found.loss) == (unit < 1e38)  # float32 cannot hold 1e200
 
@@ -149,8 +147,7 @@ def test_cells_that_no_training_sequence_has_start_at_zero() -> None:
     train, check = part_of(1, gaps=True), part_of(2, gaps=True)
     assert train.target_observed is not None
     train.target_observed[:, 2, 1] = False
-    scaling, _ = fit_scaling(OwnFile.model_validate({"path": "-"}), train)
-    found = ridge_map(train, check, scaling)
+    found = ridge_map(*fitted_parts({}, train, check))
     assert not found.weight[2, 1].any()
     assert found.bias[2, 1] == 0
     assert found.weight[2, 0].any()
@@ -193,9 +190,9 @@ def test_the_first_validation_error_is_that_of_the_map(
     ).config
     job, model = started(config)
     data, skip = job.data, skip_of(model)
-    found = ridge_map(data.train, data.validation, data.scaling)
+    found = ridge_map(data.train, data.validation)
     np.testing.assert_array_equal(skip.weight.detach().numpy(), found.weight)
-    checked = batch_of(data.validation, torch.device("cpu"), scaling=data.scaling)
+    checked = batch_of(data.validation, torch.device("cpu"))
     (free,), (forced,) = validate(AutogradLoss(model), checked)
     assert free == pytest.approx(found.loss, rel=1e-5)
     assert forced == pytest.approx(found.loss, rel=1e-5)

@@ -123,7 +123,7 @@ def test_the_scaling_of_the_other_run_is_kept(tmp_path: Path) -> None:
     old = train(tmp_path, "old", data=old_data)
     run = train(tmp_path, "new", data=new_data, start_from=str(old.path))
     alone = train(tmp_path, "alone", data=new_data)
-    scales = [read_checkpoint(each.best).spec.scaling.as_plain() for each in (old, run, alone)]
+    scales = [read_checkpoint(each.best).spec.scaling_as_plain() for each in (old, run, alone)]
     assert scales[0] == scales[1] != scales[2]
     opened = seqattn.load(run.path)
     assert opened.evaluate().loss == run.read_summary()["test_loss"]

@@ -27,8 +27,7 @@ from seqattn import export as exporting
 from seqattn.analysis.evaluation import free_run
 from seqattn.analysis.evaluation.load_run import open_run
 from seqattn.config import Config, Model, resolve
-from seqattn.data import DataSpec, Scaling, Sequences
-from seqattn.data.scaling import Scaler
+from seqattn.data import DataSpec, Scaling, Sequences, Vectors
 from seqattn.errors import CheckpointError, UsageError, install_command
 from seqattn.experiments import train_many
 from seqattn.export.check import MAX_DIFFERENCE, check_graphs
@@ -42,17 +41,16 @@ from tests.project.test_docs import blocks
 
 # Features that differ on both sides, far from 0 and 1, or taken from the last point on.
 FEATURES, TARGET_FEATURES = ("a", "b"), ("b", "new", "a")
-FAR = Scaling(
-    Scaler(np.array([1e6, -5.0]), np.array([300.0, 0.5])),
-    Scaler(np.array([-5.0, 7.0, 1e6]), np.array([0.5, 2.0, 300.0])),
-    (1, -1, 0),
+Spaces = tuple[Vectors, Vectors]
+FAR = (
+    Vectors(FEATURES, Scaling(np.array([1e6, -5.0]), np.array([300.0, 0.5]))),
+    Vectors(TARGET_FEATURES, Scaling(np.array([-5.0, 7.0, 1e6]), np.array([0.5, 2.0, 300.0]))),
 )
-RELATIVE = Scaling(
-    Scaler(np.array([10.0, -0.1]), np.array([300.0, 0.5])),
-    Scaler(np.array([-0.1, 7.0, 10.0]), np.array([0.5, 2.0, 300.0])),
-    (1, -1, 0),
-    relative=True,
-)
+RELATIVE = (
+    Vectors(FEATURES, Scaling(np.array([10.0, -0.1]), np.array([300.0, 0.5]), relative=True)),
+    Vectors(TARGET_FEATURES,
+            Scaling(np.array([-0.1, 7.0, 10.0]), np.array([0.5, 2.0, 300.0]), relative=True)),
+)  # fmt: skip
 SHIFT = {"kind": "location_shift", "shift_range": 3}
 # Each mechanism once at least, together with others; uniform and the default are further below.
 MECHANISMS: dict[str, dict[str, Any]] = {
@@ -89,14 +87,14 @@ SETS = ["data.n_train=48", "data.n_validation=24", "data.n_test=12", "training.e
         "model.hidden_dim=5", "name=small"]  # fmt: skip
 
 
-def trained_as(model: dict[str, Any], scaling: Scaling = FAR) -> LoadedModel:
+def trained_as(model: dict[str, Any], spaces: Spaces = FAR) -> LoadedModel:
     """A model that has learned nothing, but has weights."""
     described = {"kind": "recurrent", "hidden_dim": 11} | model
     if described["kind"] == "transformer":
         del described["hidden_dim"]
     config = TypeAdapter[Any](Model).validate_python(described)
-    spec = DataSpec(FEATURES, TARGET_FEATURES, 7, 5, scaling)
-    made = build_model(config, FeatureSpec(2, 3, scaling.source_index_of_target), 1)
+    spec = DataSpec(*spaces, 7, 5)
+    made = build_model(config, FeatureSpec.of(spec), 1)
     training = {"teacher_forcing": {"probability": 1}}
     return LoadedModel(
         made, Config.model_validate({"model": config, "training": training}), spec, 1
@@ -105,8 +103,8 @@ def trained_as(model: dict[str, Any], scaling: Scaling = FAR) -> LoadedModel:
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_graphs_say_what_the_model_says(name: str) -> None:
-    scaling = (FAR, RELATIVE)[[*MECHANISMS].index(name) % 2]
-    trained = trained_as(MECHANISMS[name], scaling)
+    spaces = (FAR, RELATIVE)[[*MECHANISMS].index(name) % 2]
+    trained = trained_as(MECHANISMS[name], spaces)
     graphs = trace_graphs(trained, 5)
     rows = check_graphs(graphs, trained, 5, None, trained.model.max_length)
     assert len(rows) == 6

@@ -29,11 +29,12 @@ NAMES = {"cross": "weights"}
 
 def random_source(trained: LoadedModel, S: int) -> Sequences:
     spec = trained.spec
-    scaler, rng = spec.scaling.source, np.random.default_rng(S)
+    scaler, rng = spec.vectors[0].scaling, np.random.default_rng(S)
     source = rng.normal(size=(1, S, len(scaler.shift))) * scaler.scale + scaler.shift
     return Sequences(
         source, np.array([S]), np.zeros((1, 0, len(spec.target_features))), np.array([0]),
         spec.source_features, ["x"], target_features=spec.target_features,
+        source_space=spec.source, target_space=spec.target,
     )  # fmt: skip
 
 
@@ -58,14 +59,14 @@ def run(
 
 
 def of_model(trained: LoadedModel, part: Sequences, T: int, override: Any = None) -> Arrays:
-    found = free_run(trained.model, part, T, scaling=trained.spec.scaling, override=override)
+    found = free_run(trained.model, part, T, override=override)
     return {"forecast": found.values} | {
         NAMES.get(kind, kind): weights for kind, weights in found.maps.items()
     }
 
 
 def assert_same(found: Arrays, expected: Arrays, trained: LoadedModel, part: Sequences) -> None:
-    unit = trained.spec.scaling.target_scale(part)
+    unit = part.target_unit()
     for name, array in expected.items():
         scale = unit if name == "forecast" else 1.0
         assert found[name].shape == array.shape, name

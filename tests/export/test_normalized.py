@@ -13,20 +13,18 @@ import pytest
 from seqattn import experiments
 from seqattn.analysis.evaluation import free_run
 from seqattn.config import resolve
-from seqattn.data import Scaling, Sequences
-from seqattn.data.scaling import Scaler
+from seqattn.data import Scaling, Sequences, Vectors
 from seqattn.export import export
 from seqattn.export.check import MAX_DIFFERENCE, build_session, check_graphs
 from seqattn.export.loop import FORECAST
 from seqattn.export.onnx import LENGTHS, SOURCE, trace_graphs
 from tests.export.test_export import FEATURES, MECHANISMS, TARGET_FEATURES, trained_as
 
-INSTANCE = Scaling(
-    Scaler(np.zeros(2), np.array([300.0, 0.5])),
-    Scaler(np.array([0.0, 7.0, 0.0]), np.array([0.5, 2.0, 300.0])),
-    (1, -1, 0),
-    instance=True,
-)
+INSTANCE = (
+    Vectors(FEATURES, Scaling(np.zeros(2), np.array([300.0, 0.5]), instance=True)),
+    Vectors(TARGET_FEATURES,
+            Scaling(np.array([0.0, 7.0, 0.0]), np.array([0.5, 2.0, 300.0]), instance=True)),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -55,14 +53,15 @@ def test_sources_of_any_level_and_size_are_forecast_alike() -> None:
     part = Sequences(
         source, lengths, np.zeros((5, 0, 3)), np.zeros(5, dtype=np.int64), FEATURES,
         tuple("abcde"), target_features=TARGET_FEATURES,
+        source_space=INSTANCE[0], target_space=INSTANCE[1],
     )  # fmt: skip
-    right = free_run(trained.model, part, 3, scaling=INSTANCE).values
+    right = free_run(trained.model, part, 3).values
     padded = source.copy()
     padded[4, 5:] = np.nan
     session = build_session(graph)
     (found,) = session.run([FORECAST], {SOURCE: padded, LENGTHS: lengths})
     # The level of the second rounds off some 1e-7 of its size.
-    assert np.abs((found - right) / INSTANCE.target_scale(part)).max() < 1e-5
+    assert np.abs((found - right) / part.target_unit()).max() < 1e-5
     (moved,) = session.run([FORECAST], {SOURCE: 7 * padded + 1000, LENGTHS: lengths})
     of_given = [0, 2]
     assert moved[0][:, of_given] - 1000 == pytest.approx(7 * found[0][:, of_given], rel=1e-4)

@@ -230,7 +230,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     splits = load_data(OwnFile.model_validate(plain))
     part = splits.test
     assert word in part.features
-    spec = DataSpec.of(splits.train, splits.scaling)
+    spec = DataSpec.of(splits.train)
     config = resolve(None, ["model.hidden_dim=2"]).config
     weights = build_model(config.model, FeatureSpec.of(spec), 1).state_dict()
     checkpoint = home / "best.safetensors"

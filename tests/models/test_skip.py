@@ -283,7 +283,7 @@ def test_a_checkpoint_reads_back_and_says_what_it_holds(
     assert isinstance(loaded.trained.model.skip, LinearSkip)
     assert loaded.trained.model.skip.weight.any()
     saved = RunFolder(small).read_predictions()
-    again = free_run(loaded.trained.model, loaded.data.test, 2, scaling=loaded.data.scaling)
+    again = free_run(loaded.trained.model, loaded.data.test, 2)
     np.testing.assert_allclose(saved["forecast"], again.values, rtol=1e-6)
     assert "gradients: autograd" in RunFolder(small).log.read_text()
     shown = seqattn("inspect", str(small), "--json")

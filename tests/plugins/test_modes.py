@@ -107,7 +107,7 @@ def test_the_model_that_is_tested_is_the_model_that_is_saved(
         tested = evaluated(best, data.test, data)
         assert tested.loss == summary["test_loss"]
         assert tested.loss_teacher_forced == summary["test_loss_teacher_forced"]
-        forecast = free_run(best, data.test, data.test.target_steps, scaling=data.scaling).values
+        forecast = free_run(best, data.test, data.test.target_steps).values
         stored = read_arrays(job.folder.predictions)["forecast"]
         np.testing.assert_array_equal(stored, forecast.astype(stored.dtype))
         record, validated = job.folder.read_metrics()[-1], evaluated(last, data.validation, data)
@@ -121,7 +121,7 @@ def test_the_model_that_is_tested_is_the_model_that_is_saved(
 
 
 def evaluated(model: Seq2SeqModel, part: Sequences, data: Splits) -> Evaluation:
-    return evaluate(model, part, ReferenceLosses.from_splits(part, data), data.scaling)
+    return evaluate(model, part, ReferenceLosses.from_splits(part, data))
 
 
 COMBINED = """

@@ -59,8 +59,8 @@ def test_windows_become_the_same_tensors(
 ) -> None:
     monkeypatch.setattr(batches, "GATHER_CHUNK", numbers)
     assert isinstance(data.train, Windows)
-    found = batch_of(data.train, dtype=dtype, scaling=data.scaling)
-    wanted = to_tensors(data.train, dtype=dtype, scaling=data.scaling)
+    found = batch_of(data.train, dtype=dtype)
+    wanted = to_tensors(data.train, dtype=dtype)
     assert isinstance(found, Batch)
     assert found.shape == wanted.shape
     for key in ("source", "target", "source_lengths", "target_keep"):
@@ -70,8 +70,8 @@ def test_windows_become_the_same_tensors(
 
 
 def test_windows_that_are_read_in_order_are_gathered(data: Splits) -> None:
-    found = batch_of(data.test, scaling=data.scaling, keep_tensors=False)
-    wanted = to_tensors(data.test, scaling=data.scaling)
+    found = batch_of(data.test, keep_tensors=False)
+    wanted = to_tensors(data.test)
     assert isinstance(found, GatheredBatch)
     assert found.shape == wanted.shape
     some, same = found.take(slice(2, 5)), wanted.take(slice(2, 5))

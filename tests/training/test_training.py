@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Config, Training
-from seqattn.data import DataSpec, load_data
-from seqattn.data.scaling import Scaler, Scaling
+from seqattn.data import DataSpec, Vectors, load_data
 from seqattn.errors import CheckpointError, NonFiniteError
 from seqattn.models import Seq2SeqModel, build_model
 from seqattn.models.modality import FeatureSpec
@@ -57,7 +56,7 @@ def config(**training: Any) -> Config:
     return Config.model_validate({**SECTION, "training": {**SECTION["training"], **training}})
 
 
-XY = DataSpec(("x", "y"), ("x", "y"), 2, 2, Scaling(Scaler.identity(2), Scaler.identity(2), (0, 1)))
+XY = DataSpec(Vectors.unscaled(("x", "y")), Vectors.unscaled(("x", "y")), 2, 2)
 
 
 def started(config: Config) -> tuple[Seq2SeqModel, Batch, Batch, DataSpec]:

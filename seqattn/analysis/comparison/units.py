@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from seqattn.analysis.comparison.result import VariantResult
 from seqattn.runs.checkpoint_file import read_checkpoint
 
@@ -87,6 +85,6 @@ def _unit_of(variant: VariantResult, data: Mapping[str, Any]) -> LossUnit:
             spec = read_checkpoint(folder.best).spec
             features = tuple((name, spec.units.get(name, "")) for name in spec.target_features)
             scale = tuple(f"{value:.{SCALE_DIGITS}g}"
-                          for value in np.atleast_1d(spec.scaling.target.scale))  # fmt: skip
+                          for value in spec.target.unit)  # fmt: skip
             return LossUnit(scaling, relative, features, None if scaling == "none" else scale)
     return LossUnit(scaling, relative, None, None)

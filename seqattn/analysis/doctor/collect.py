@@ -127,7 +127,7 @@ def collect_evidence(
     part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
     references = ReferenceLosses.from_splits(part, data)
-    scored, forecast = evaluate_and_forecast(trained.model, part, references, data.scaling)
+    scored, forecast = evaluate_and_forecast(trained.model, part, references)
     weights = None
     if forecast.maps:
         weights = np.asarray(
@@ -149,7 +149,7 @@ def collect_evidence(
         else "",
         loss=scored.loss,
         loss_teacher_forced=scored.loss_teacher_forced,
-        override_losses=_override_losses(trained, part, data) if weights is not None else {},
+        override_losses=_override_losses(trained, part) if weights is not None else {},
         baseline=(scored.best_baseline, references.baselines[scored.best_baseline]),
         seeds=tuple(seeds),
         kind=trained.config.model.kind,
@@ -173,12 +173,10 @@ def measure_overrides(trained: LoadedModel, data: Splits) -> tuple[float, dict[s
     """
     part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
-    forecast = free_run(
-        trained.model, part, part.target_steps, with_attention=False, scaling=data.scaling
-    )
-    loss = forecast_loss(forecast, part, data.scaling)
+    forecast = free_run(trained.model, part, part.target_steps, with_attention=False)
+    loss = forecast_loss(forecast, part)
     assert loss is not None
-    return loss, _override_losses(trained, part, data), len(part)
+    return loss, _override_losses(trained, part), len(part)
 
 
 def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float:
@@ -190,7 +188,7 @@ def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float
     return float(np.abs(np.where(on_padding, weights, 0.0)).sum(axis=-1).max(initial=0.0))
 
 
-def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dict[str, float]:
+def _override_losses(trained: LoadedModel, part: Sequences) -> dict[str, float]:
     """Return the free-running losses with replaced attention weights, by override mode.
 
     The result is empty if the weights of the model cannot be replaced.
@@ -200,11 +198,11 @@ def _override_losses(trained: LoadedModel, part: Sequences, data: Splits) -> dic
         try:
             forecast = free_run(
                 trained.model, part, part.target_steps, Override.parse(mode),
-                with_attention=False, scaling=data.scaling,
+                with_attention=False,
             )  # fmt: skip
         except UsageError:  # the model does not support this override mode
             return {}
-        loss = forecast_loss(forecast, part, data.scaling)
+        loss = forecast_loss(forecast, part)
         assert loss is not None
         found[mode] = loss
     return found

@@ -20,7 +20,7 @@ from seqattn.analysis.evaluation.forced_weights import (
     fit_override,
     meaning_with,
 )
-from seqattn.data import Scaling, Sequences
+from seqattn.data import Sequences
 from seqattn.data.baselines import forecast_mse
 from seqattn.data.sequences import Floats
 from seqattn.models import AttentionKind, Seq2SeqModel, WeightSemantics
@@ -94,7 +94,6 @@ def free_run(
     override: ForecastOverride | None = None,
     *,
     with_attention: bool = True,
-    scaling: Scaling | None = None,
     on_attention: AttentionCallback | None = None,
 ) -> FreeRunningForecast:
     """Forecast `steps` points of every sequence, in chunks of sequences.
@@ -106,8 +105,6 @@ def free_run(
         override: the replacement of the attention weights; None for the model's own weights.
         with_attention: whether the result contains the attention weights. The weights of long
             sequences need more memory than everything else in the result.
-        scaling: the scaling between the units of the data and the units of the model; None if the
-            model uses the units of the data.
         on_attention: a function that is called with the attention weights of each chunk, even if
             `with_attention` is False.
 
@@ -120,8 +117,7 @@ def free_run(
     maps = dict[AttentionKind, list[Tensor]]()
     meaning: WeightSemantics = "distribution"
     chunks = forecast_chunks(
-        model, part, steps, override, scaling=scaling,
-        with_attention=with_attention or on_attention is not None,
+        model, part, steps, override, with_attention=with_attention or on_attention is not None,
     )  # fmt: skip
     for chunk in chunks:
         values[chunk.places], meaning = chunk.values, chunk.meaning
@@ -164,7 +160,6 @@ def forecast_chunks(
     override: ForecastOverride | None = None,
     *,
     with_attention: bool,
-    scaling: Scaling | None = None,
 ) -> Iterator[ForecastChunk]:
     """Forecast `steps` points of every sequence, and yield the chunks in order; see `free_run`.
 
@@ -176,7 +171,7 @@ def forecast_chunks(
         model.skip.check_steps(steps)
         model.skip.check_sources(part.source_lengths, part.ids)
     of_chunk = None if override is None else fit_override(override, model, part, steps)
-    batch = batch_of(part, *_device_and_type(model), scaling=scaling, keep_tensors=False)
+    batch = batch_of(part, *_device_and_type(model), keep_tensors=False)
     for places in chunk_slices(len(batch), sequences_per_chunk(batch.source_steps + steps)):
         chunk = batch.take(places)
         with torch.inference_mode():
@@ -195,14 +190,10 @@ def forecast_chunks(
             maps = {
                 kind: torch.stack(weights, dim=-4).float().cpu() for kind, weights in layers.items()
             }
-        yield ForecastChunk(
-            places, _to_user_units(forecast.values, part, places, scaling), maps, meaning
-        )
+        yield ForecastChunk(places, _to_user_units(forecast.values, part, places), maps, meaning)
 
 
-def forecast_loss(
-    result: FreeRunningForecast, part: Sequences, scaling: Scaling | None = None
-) -> float | None:
+def forecast_loss(result: FreeRunningForecast, part: Sequences) -> float | None:
     """Return the mean squared error of forecasts.
 
     The result is None if the number of forecast steps differs from the length of the longest
@@ -210,19 +201,17 @@ def forecast_loss(
     """
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
         return None
-    return forecast_mse(result.values, part, None if scaling is None else scaling.target.scale)
+    return forecast_mse(result.values, part, part.target_space.unit)
 
 
-def teacher_forced_chunks(
-    model: Seq2SeqModel, part: Sequences, scaling: Scaling | None = None
-) -> Iterator[tuple[slice, Floats]]:
+def teacher_forced_chunks(model: Seq2SeqModel, part: Sequences) -> Iterator[tuple[slice, Floats]]:
     """Compute the teacher-forced forecasts of all sequences of a part.
 
     Yields:
         The slice of a chunk of n sequences in the part, and the forecasts of these sequences,
         (n, T, F), in the units of the data.
     """
-    batch = batch_of(part, *_device_and_type(model), scaling=scaling, keep_tensors=False)
+    batch = batch_of(part, *_device_and_type(model), keep_tensors=False)
     truth = torch.ones(batch.target_steps, dtype=torch.bool)
     for places in chunk_slices(
         len(batch), sequences_per_chunk(batch.source_steps + batch.target_steps)
@@ -233,7 +222,7 @@ def teacher_forced_chunks(
                 chunk.source, chunk.target, source_lengths=chunk.source_lengths,
                 teacher_forcing=truth, with_attention=False,
             )  # fmt: skip
-        yield places, _to_user_units(forecast.values, part, places, scaling)
+        yield places, _to_user_units(forecast.values, part, places)
 
 
 def pair_with_targets(
@@ -266,14 +255,12 @@ def pair_with_targets(
         yield places, some, values
 
 
-def _to_user_units(
-    values: Tensor, part: Sequences, places: slice, scaling: Scaling | None
-) -> NDArray[np.float64]:
+def _to_user_units(values: Tensor, part: Sequences, places: slice) -> NDArray[np.float64]:
     """Convert the forecasts of some sequences of a part to the units of the data."""
     values_in_units: NDArray[np.float64] = values.double().cpu().numpy()
-    if scaling is None or scaling.is_identity:
+    if part.is_identity:
         return values_in_units
-    return scaling.inverse_transform(values_in_units, part.select(places))
+    return part.select(places).decode(values_in_units)
 
 
 def sequences_per_chunk(steps: int) -> int:

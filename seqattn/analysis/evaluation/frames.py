@@ -105,9 +105,7 @@ def forecast_columns(
     columns: dict[str, list[Any]] = {}
     lengths = list[NDArray[np.int64]]()
     for chunk, part in reader.read_chunks():
-        result = free_run(
-            trained.model, part, T, with_attention=False, scaling=trained.spec.scaling
-        )
+        result = free_run(trained.model, part, T, with_attention=False)
         series, time = _column_names(chunk, trained.spec.target_features)
         id_columns = list(zip(*(chunk.id_parts or [(name,) for name in part.ids]), strict=True))
         for name, ids in zip(series, id_columns, strict=True):

@@ -142,6 +142,7 @@ class InputReader:
                     roles=chunk.roles, id_parts=_select_id_parts(chunk, series.ids),
                 )  # fmt: skip
                 part = make_sources(series, config, spec.target_features)
+                part = part.with_spaces(spec.source, spec.target)
                 yield clean, part.select(slice(None)), names
         if not found:
             raise DataError(
@@ -194,7 +195,7 @@ class InputReader:
         for line in too_short_notes(omitted.too_short):
             self.note(f"{name}: {line}.")
         check_observed(part, name)
-        return part
+        return part.with_spaces(spec.source, spec.target)
 
     def file_format(self, file: Path) -> str:
         """Return the format of a file.
@@ -266,6 +267,8 @@ def join_sources(parts: Sequence[Sequences]) -> Sequences:
         ids=tuple(name for part in parts for name in part.ids),
         target_features=first.target_features,
         source_observed=joined(part.source_cells for part in parts) if is_masked else None,
+        source_space=first.source_space,
+        target_space=first.target_space,
     )
 
 

@@ -68,7 +68,7 @@ def load_splits(trained: LoadedModel) -> Splits:
     """
     config = trained.config
     data = load_data(config.data, fits_scaling=config.training.start_from is None)
-    data = dataclasses.replace(data, scaling=trained.spec.scaling)
+    data = data.fitted_as(trained.spec.source, trained.spec.target)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")
     return data
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from seqattn.data import InSample, NaiveForecast, Scaling, Sequences, Splits
+from seqattn.data import InSample, NaiveForecast, Sequences, Splits
 from seqattn.data.baselines import build_baselines, forecast_mse
 from seqattn.data.least_squares import LEAST_SQUARES, least_squares
 from seqattn.data.metrics import Errors
@@ -50,7 +50,6 @@ class ReferenceLosses:
         part: Sequences,
         train: Sequences,
         rule: tuple[str, NaiveForecast] | None,
-        scaling: Scaling | None = None,
         in_sample: InSample | None = None,
         *,
         in_training_units: bool = False,
@@ -62,8 +61,6 @@ class ReferenceLosses:
             train: the sequences from which the mean baseline and the fitted baselines are computed.
             rule: the name and the forecast of the task's parameter-free rule; None if the task has
                 no such rule.
-            scaling: the scaling that defines the units of the losses; None for losses in the units
-                of the data.
             in_sample: the season length and the MASE scales of the training series; None for
                 generated data.
             in_training_units: whether the losses are in the units of the training loss. The
@@ -73,9 +70,7 @@ class ReferenceLosses:
             DataError: if the config sets a season length, but a source is shorter than the season
                 or lacks a target feature.
         """
-        scale = None if scaling is None else scaling.target.scale
-        if scaling is not None and in_training_units:
-            scale = scaling.target_scale(part)
+        scale = part.target_unit() if in_training_units else part.target_space.unit
         free = build_baselines(train, part, rule, in_sample)
         losses, rmse, errors = dict[str, float](), dict[str, list[float | None]](), {}
 
@@ -88,13 +83,13 @@ class ReferenceLosses:
         for name in free.forecasts:
             score(name, free.forecast(name, part))
         baselines = dict(losses)
-        linear = least_squares(train, part, scaling)
+        linear = least_squares(train, part)
         if linear is not None:
             score(LEAST_SQUARES, linear)
         return cls(
             None if part.ideal is None else forecast_mse(part.ideal, part, scale),
             baselines, {name: losses[name] for name in losses.keys() - baselines.keys()}, rmse,
-            in_sample, errors, free.notes,
+            in_sample, errors, free.notes, part.units,
         )  # fmt: skip
 
     @classmethod
@@ -106,18 +101,16 @@ class ReferenceLosses:
         Args:
             part: a part of `data`, or the user's own sequences that were read in the same way as
                 `data`.
-            data: the data on which the model was trained, with the scaling and the units.
+            data: the data on which the model was trained.
             in_training_units: see `from_part`.
         """
-        found = cls.from_part(
+        return cls.from_part(
             part,
             data.baseline_part,
             data.rule,
-            data.scaling,
             data.in_sample,
             in_training_units=in_training_units,
         )
-        return replace(found, units=data.units)
 
     def keep_shared(self, other: ReferenceLosses) -> ReferenceLosses:
         """Return a copy without the parameter-free baselines that `other` does not contain.

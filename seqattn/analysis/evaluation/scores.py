@@ -17,7 +17,7 @@ from seqattn.analysis.evaluation.forecasts import (
 )
 from seqattn.analysis.evaluation.plugin_metrics import PluginMetrics
 from seqattn.analysis.evaluation.references import ReferenceLosses
-from seqattn.data import Scaling, Sequences
+from seqattn.data import Sequences
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Floats, valid_mask
@@ -99,7 +99,6 @@ def evaluate(
     model: Seq2SeqModel,
     part: Sequences,
     references: ReferenceLosses,
-    scaling: Scaling | None = None,
     *,
     on_chunk: Callable[[ForecastChunk], None] | None = None,
 ) -> Evaluation:
@@ -109,17 +108,13 @@ def evaluate(
         model: the model.
         part: the sequences.
         references: the reference losses of the sequences.
-        scaling: the scaling that defines the units of the losses; None for losses in the units of
-            the data.
         on_chunk: a function that is called with each chunk of free-running forecasts.
     """
     metrics = _CrossAttentionMetrics(part)
-    scale = None if scaling is None else scaling.target.scale
+    scale = part.target_space.unit
 
     def score_chunks() -> Iterator[tuple[slice, Floats]]:
-        chunks = forecast_chunks(
-            model, part, part.target_steps, with_attention=True, scaling=scaling
-        )
+        chunks = forecast_chunks(model, part, part.target_steps, with_attention=True)
         for chunk in chunks:
             if on_chunk is not None:
                 on_chunk(chunk)
@@ -132,7 +127,7 @@ def evaluate(
         sums.add(*chunk)
         own_metrics.add(*chunk[1:])
     forced = ErrorSums(part, scale)
-    for chunk in pair_with_targets(part, teacher_forced_chunks(model, part, scaling)):
+    for chunk in pair_with_targets(part, teacher_forced_chunks(model, part)):
         forced.add(*chunk)
     return Evaluation(
         loss=sums.loss,
@@ -142,7 +137,7 @@ def evaluate(
         references=references,
         attention=metrics.result(),
         features=part.target_features,
-        scaled=scaling is not None and not scaling.is_identity,
+        scaled=not part.is_identity,
         errors=None if references.in_sample is None else Errors.of_sums(sums, references.in_sample),
         plugin_metrics=own_metrics.results(),
     )
@@ -152,7 +147,6 @@ def evaluate_and_forecast(
     model: Seq2SeqModel,
     part: Sequences,
     references: ReferenceLosses,
-    scaling: Scaling | None = None,
 ) -> tuple[Evaluation, FreeRunningForecast]:
     """Compute the errors of a model, and return them with all free-running forecasts and attention
     weights.
@@ -160,7 +154,7 @@ def evaluate_and_forecast(
     The function keeps these forecasts and weights in memory. See `evaluate` for the arguments.
     """
     chunks = list[ForecastChunk]()
-    scored = evaluate(model, part, references, scaling, on_chunk=chunks.append)
+    scored = evaluate(model, part, references, on_chunk=chunks.append)
     return scored, FreeRunningForecast.from_chunks(chunks)
 
 

@@ -165,6 +165,7 @@ def source_sequences(
         np.zeros((N, 0, len(spec.target_features))), np.zeros(N, dtype=np.int64),
         spec.source_features, tuple(str(k) for k in range(N)), target_features=spec.target_features,
         source_observed=known if missing.any() else None,
+        source_space=spec.source, target_space=spec.target,
     )  # fmt: skip
 
 

@@ -240,7 +240,7 @@ class Run:
             sequences = FrameReader.of(self.trained, source, warn).read_with_targets()
         self.trained.spec.note_lengths(sequences.source_lengths, sequences.target_lengths, warn)
         baselines = ReferenceLosses.from_splits(sequences, data)
-        return evaluate(self.trained.model, sequences, baselines, data.scaling)
+        return evaluate(self.trained.model, sequences, baselines)
 
     def doctor(self) -> list[Finding]:
         """Diagnose the run from its attention weights and losses; see `seqattn doctor`."""
@@ -388,7 +388,6 @@ class Run:
         sequences = source_sequences(source, self.trained, warn, observed)
         result = free_run(
             self.trained.model, sequences, steps, override, with_attention=with_attention,
-            scaling=spec.scaling,
         )  # fmt: skip
         spec.note_lengths(sequences.source_lengths, steps, warn)
         return result, sequences
@@ -410,8 +409,7 @@ class Run:
 
     def _compute_attention(self, part: Sequences) -> Arrays:
         """Compute the arrays of an attention file with the model."""
-        scaling = self.trained.spec.scaling
-        result = free_run(self.trained.model, part, part.target_steps, scaling=scaling)
+        result = free_run(self.trained.model, part, part.target_steps)
         return result.attention_arrays(part, steps_real=True)
 
     def _compute_predictions(self, max_rows: int | None = None) -> Arrays:
@@ -420,7 +418,6 @@ class Run:
         part, times = test.select(rows), test.times(slice(0, len(range(len(test))[rows])))
         result = free_run(
             self.trained.model, part, part.target_steps, with_attention=False,
-            scaling=self.trained.spec.scaling,
         )  # fmt: skip
         arrays: Arrays = {**forecast_arrays(part, result.values, with_target=True)}
         if times is not None:

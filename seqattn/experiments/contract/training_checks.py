@@ -389,8 +389,8 @@ def _train(
     lengths = Lengths(spec.source_length, spec.target_length)
     run = TrainingRun(
         build_model(config.model, FeatureSpec.of(spec), config.seed, lengths),
-        to_tensors(data.train, scaling=data.scaling),
-        to_tensors(data.validation, scaling=data.scaling), config.training, config.seed,
+        to_tensors(data.train),
+        to_tensors(data.validation), config.training, config.seed,
     )  # fmt: skip
     states = {}
     if before is not None:

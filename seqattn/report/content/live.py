@@ -210,10 +210,8 @@ class LiveModels:
             "config": _page_config(trained),
             "features": list(spec.source_features),
             "target_features": list(spec.target_features),
-            "scaling": spec.scaling.as_plain(),
-            "loss_scale": np.broadcast_to(
-                spec.scaling.target.scale, len(spec.target_features)
-            ).tolist(),
+            "scaling": spec.scaling_as_plain(),
+            "loss_scale": spec.target.unit.tolist(),
             "input": input_form(trained),
             "runs": [],
         }
@@ -278,7 +276,8 @@ def check_sources_observed(trained: LoadedModel) -> None:
     Raises:
         UsageError: if a test source has filled cells, or if the data cannot be read.
     """
-    if not (trained.spec.scaling.instance and trained.fills_missing):
+    source, _ = trained.spec.vectors
+    if not (source.scaling.instance and trained.fills_missing):
         return
     cause = (
         "With data.normalize: instance, the mean and standard deviation of a source leave out the"

@@ -169,7 +169,7 @@ def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float6
             f" checkpoint: {error}"
         )
         return None
-    return trained.spec.scaling.target.scale
+    return trained.spec.target.unit
 
 
 def _config_rows(folder: RunFolder, notices: list[str]) -> tuple[Config | None, list[list[str]]]:
