@@ -24,8 +24,8 @@ from seqattn.analysis.evaluation.forecasts import pair_with_targets
 from seqattn.analysis.evaluation.predictions_file import ForecastSpool
 from seqattn.config import resolve
 from seqattn.data import Sequences, Splits, load_data, windows
-from seqattn.data.files.writing import forecast_arrays
 from seqattn.data.metrics import Errors
+from seqattn.data.writing import forecast_arrays
 from seqattn.errors import CheckpointError
 from seqattn.models import FeatureSpec, build_model
 from seqattn.runs.storage import arrays as npz_arrays

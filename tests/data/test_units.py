@@ -18,8 +18,7 @@ import seqattn as seqattn_api
 from seqattn import experiments
 from seqattn.config import as_plain, config_differences, leaves, resolve, to_yaml
 from seqattn.data import DataSpec, load_data
-from seqattn.data.planes import can_share_axes
-from seqattn.data.units import check_units, unit_in_name, with_unit
+from seqattn.data.units import can_share_axes, check_units, unit_in_name, with_unit
 from seqattn.errors import ConfigError, DataError
 from seqattn.plots.run_pictures import predictions_picture
 from seqattn.runs import RunFolder

@@ -27,7 +27,7 @@ from seqattn.analysis.comparison import read_comparison
 from seqattn.cli.panel import PanelDisplay, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
-from seqattn.data.planes import can_share_axes
+from seqattn.data.units import can_share_axes
 from seqattn.errors import CheckpointError, DataError, Interrupted, UsageError, install_command
 from seqattn.plots import attention_figure, run_pictures
 from seqattn.plots.attention import Layout

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.chunk import Ragged
-from seqattn.data.files.options import ReadOptions
+from seqattn.data.chunk import Ragged
+from seqattn.data.reading import ReadOptions
 from seqattn.data.setting_names import setting
 from seqattn.errors import AmbiguousData, counted
 

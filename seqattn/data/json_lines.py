@@ -1,4 +1,4 @@
-"""Reader of JSON Lines files with one sequence per line.
+"""Reader of JSON Lines files with one sequence per line, and of text in blocks of whole lines.
 
 Each line is an object with the key `source`, and optionally with the keys `target` and `id`:
 
@@ -9,22 +9,165 @@ A step is a list of numbers, or a single number if there is only one feature. An
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
-from collections.abc import Iterator
+import select
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
-from seqattn.data.files.array_features import default_names, default_target_names
-from seqattn.data.files.blocks import read_line_blocks
-from seqattn.data.files.chunk import MAX_LINE_BYTES, Chunk, Ragged, to_offsets
-from seqattn.data.files.json_text import BOM, open_lines, parse_json, parse_object
-from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.sentinels import SentinelCounter, na_numbers
+from seqattn.data.arrays import default_names, default_target_names
+from seqattn.data.chunk import MAX_LINE_BYTES, Chunk, Ragged, to_offsets
+from seqattn.data.reading import ReadOptions
+from seqattn.data.sentinels import SentinelCounter, na_numbers
 from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import DataError
+
+PIPE_WAIT_SECONDS = 0.2
+"""Maximum time to wait for more bytes of a block, in seconds."""
+
+
+def read_line_blocks(
+    raw: BinaryIO, size: int, longest: int, too_long: Callable[[int], DataError]
+) -> Iterator[tuple[bytes, bool]]:
+    """Read the rest of a stream in blocks that end at the end of a line.
+
+    A regular file is always divided into the same blocks. A block from a slow pipe contains the
+    lines that arrived within `PIPE_WAIT_SECONDS`, so that these lines can be processed before the
+    pipe ends.
+
+    Args:
+        raw: a buffered stream.
+        size: maximum number of bytes to read for a block.
+        longest: maximum length of a line in bytes.
+        too_long: function that returns the error for a line that is too long, given the number of
+            lines before this line.
+
+    Yields:
+        pairs (block, whether the sender pauses after the block).
+
+    Raises:
+        DataError: if a line is too long.
+    """
+    rest, lines = b"", 0
+    while True:
+        data, pauses = _read_block(raw, size)
+        if not data:
+            break
+        end = data.rfind(b"\n") + 1
+        if end or pauses:
+            block = rest + data[:end] if end else b""
+            lines += block.count(b"\n")
+            yield block, pauses
+        rest = data[end:] if end else rest + data
+        if len(rest) > longest:
+            raise too_long(lines)
+    if rest:
+        yield rest, False
+
+
+def _read_block(raw: BinaryIO, size: int) -> tuple[bytes, bool]:
+    """Read up to `size` bytes.
+
+    Returns:
+        the bytes, which are empty at the end of the stream, and whether the sender pauses after
+        the bytes.
+    """
+    data = bytearray(raw.read1(size))  # type: ignore[attr-defined]
+    until = time.monotonic() + PIPE_WAIT_SECONDS
+    while data and len(data) < size:
+        if not _has_more(raw, until):
+            return bytes(data), True
+        more = raw.read1(size - len(data))  # type: ignore[attr-defined]
+        if not more:
+            break
+        data += more
+    return bytes(data), False
+
+
+def _has_more(raw: BinaryIO, until: float) -> bool:
+    """Return whether more bytes or the end of the stream arrive before the time `until`. The result
+    is True for a regular file, and for a stream that the system cannot wait for."""
+    try:
+        return bool(select.select([raw.fileno()], [], [], max(0.0, until - time.monotonic()))[0])
+    except (OSError, ValueError):  # the stream is in memory, or the system does not support select
+        return True
+
+
+BOM = b"\xef\xbb\xbf"
+
+
+@contextmanager
+def open_lines(path: Path) -> Iterator[BinaryIO]:
+    """Open a JSON Lines file for reading, decompressed if it is a gzip file.
+
+    Raises:
+        DataError: if the gzip file is damaged.
+    """
+    if path.suffix.lower() != ".gz":
+        with path.open("rb") as plain:
+            yield plain
+        return
+    try:
+        with gzip.open(path) as unpacked:
+            yield cast("BinaryIO", unpacked)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: is a damaged gzip file ({error}).") from None
+
+
+def parse_json(line: bytes, place: str, **hooks: Any) -> Any:
+    """Parse a line as JSON.
+
+    Raises:
+        DataError: if the line is not valid JSON.
+    """
+    try:
+        return json.loads(line, **hooks)
+    except UnicodeDecodeError:
+        raise DataError(f"{place}: is not UTF-8. Save the file as UTF-8.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: is not valid JSON ({str(error)[:200]}).") from None
+
+
+def parse_object(line: bytes, place: str) -> dict[str, Any]:
+    """Parse a line as a JSON object.
+
+    Raises:
+        DataError: if the line is not a JSON object with a source.
+    """
+    content: Any = parse_json(
+        line, place, object_pairs_hook=lambda pairs: _unique_keys(pairs, place),
+        parse_constant=_parse_constant,
+    )  # fmt: skip
+    if not isinstance(content, dict):
+        raise DataError(f'{place}: is not an object; expected {{"source": [[...], ...]}}.')
+    if "source" not in content:
+        raise DataError(
+            f"{place}: has no 'source'; it has {', '.join(sorted(content)) or 'nothing'}."
+        )
+    return content
+
+
+def _unique_keys(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
+        names = [key for key, _ in pairs]
+        twice = next(key for key in names if names.count(key) > 1)
+        raise DataError(f"{place}: has {twice!r} twice.")
+    return parsed
+
+
+def _parse_constant(word: str) -> float | None:
+    """Parse NaN and Infinity, which are not valid JSON. Some programs write NaN for an empty cell,
+    so NaN becomes None."""
+    return None if word == "NaN" else float(word.replace("Infinity", "inf"))
+
 
 BLOCK_BYTES = 2**20  # size in bytes of the blocks that are read
 MAX_CHUNK_VALUES = 2**18  # number of values at which a chunk ends

@@ -12,21 +12,196 @@ are selected by name.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.files.array_features import FeatureChoice, choose_target_features, read_texts
-from seqattn.data.files.chunk import DATES, Chunk, Ragged, first_line, to_offsets
-from seqattn.data.files.npz_members import read_npz_arrays
-from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.sentinels import SentinelCounter, na_numbers
+from seqattn.data.chunk import (
+    DATES,
+    Chunk,
+    Ragged,
+    first_line,
+    join_names,
+    select_features,
+    to_offsets,
+)
+from seqattn.data.reading import ReadOptions
+from seqattn.data.sentinels import SentinelCounter, na_numbers
 from seqattn.data.sequences import Integers, row_blocks, valid_mask
-from seqattn.errors import DataError
+from seqattn.errors import DataError, unequal_numbers
+from seqattn.runs.storage import MAX_UNPACKED_BYTES
+
+
+def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
+    """Return all arrays of an NPZ file by name.
+
+    Raises:
+        DataError: if the file is damaged, is too large when decompressed, or contains Python
+            objects.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            size = sum(entry.file_size for entry in entries)
+            if size > MAX_UNPACKED_BYTES:
+                largest = max(entries, key=lambda entry: entry.file_size)
+                total, most = unequal_numbers(size / 2**30, MAX_UNPACKED_BYTES / 2**30)
+                raise DataError(
+                    f"{name}: unpacks to {total} GiB ({largest.filename!r} alone to"
+                    f" {largest.file_size / 2**30:.1f}); at most {most} GiB are"
+                    " unpacked. Save it as NPY, which is mapped instead."
+                )
+            arrays: dict[str, NDArray[Any]] = {}
+            for entry in entries:
+                key = entry.filename.removesuffix(".npy")
+                if not entry.filename.endswith(".npy"):
+                    raise DataError(f"{name}: {entry.filename!r} in it is not an array.")
+                if key in arrays:
+                    raise DataError(f"{name}: has {key!r} twice.")
+                with archive.open(entry) as member:
+                    arrays[key] = _read_array(member, entry, name, key)
+            return arrays
+    except DataError:
+        raise
+    except Exception as error:  # damaged archives raise errors from several modules
+        raise DataError(f"{name}: is a damaged NPZ file ({first_line(error)}).") from None
+
+
+def _read_array(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
+    version = np.lib.format.read_magic(member)
+    read = {(1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0}.get(version)  # fmt: skip
+    if read is None:
+        raise DataError(f"{name}: {key!r} is of NPY version {version}, which is not supported.")
+    shape, fortran, dtype = read(member)
+    if dtype.hasobject:
+        raise DataError(
+            f"{name}: {key!r} contains Python objects, which are never loaded. Save numbers or"
+            " texts."
+        )
+    count = 1
+    for length in shape:
+        count *= int(length)
+    expected = count * dtype.itemsize
+    if expected < 0 or expected > entry.file_size:
+        raise DataError(
+            f"{name}: {key!r} is truncated: according to its header, it has {expected} bytes."
+        )
+    data = member.read(expected)
+    if len(data) != expected:
+        raise DataError(f"{name}: {key!r} is cut short.")
+    array: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count)
+    return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+
+
+def default_names(features: int) -> tuple[str, ...]:
+    """Return names for unnamed features: x and y for two features, otherwise f1, f2, ..."""
+    return ("x", "y") if features == 2 else tuple(f"f{i}" for i in range(1, features + 1))
+
+
+def default_target_names(source: tuple[str, ...], features: int) -> tuple[str, ...]:
+    """Return names for unnamed target features: the names of the source features if there are as
+    many target features as source features, otherwise t1, t2, ..."""
+    same = len(source) == features
+    return source if same else tuple(f"t{i}" for i in range(1, features + 1))
+
+
+@dataclass(frozen=True)
+class FeatureChoice:
+    """The selected features of an array.
+
+    Attributes:
+        names: names of the features.
+        indices: indices of the features in the array, or None for all features in order.
+        notes: notes for the user.
+    """
+
+    names: tuple[str, ...]
+    indices: tuple[int, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, arrays: dict[str, NDArray[Any]], words: str, name: str, key: str, F: int,
+        options: ReadOptions,
+    ) -> FeatureChoice:  # fmt: skip
+        """Select features by the names in the file, or by position if the file has no names.
+
+        Args:
+            arrays: the arrays of the file by name.
+            words: name of the array with the feature names.
+            name: name of the file, for messages.
+            key: name of the array of values.
+            F: number of features in the array of values.
+            options: the options for reading the file.
+
+        Raises:
+            DataError: if a feature is missing, the number of names is wrong or a name occurs twice.
+        """
+        if words not in arrays:
+            return cls.in_order(key, F, options)
+        file_names = read_texts(arrays[words], name, words)
+        if len(file_names) != F:
+            raise DataError(f"{name}: {key!r} has {F} features, {words!r} {len(file_names)} names.")
+        doubled = sorted({word for word in file_names if file_names.count(word) > 1})
+        if doubled:
+            raise DataError(f"{name}: {words!r} has {doubled[0]!r} twice.")
+        names, notes = select_features(
+            file_names, options, f"{name}: {key!r} has no feature",
+            f"it has {join_names(file_names)}",
+        )  # fmt: skip
+        indices = tuple(file_names.index(word) for word in names)
+        return cls(names, None if indices == tuple(range(F)) else indices, notes)
+
+    @classmethod
+    def in_order(cls, key: str, F: int, options: ReadOptions) -> FeatureChoice:
+        """Take all features in order.
+
+        Raises:
+            DataError: if the number of names is wrong.
+        """
+        names = default_names(F) if options.features is None else options.features
+        if len(names) != F:
+            raise DataError(
+                f"{key}: has {F} features a point, but there are {len(names)} names:"
+                f" {', '.join(names)}."
+            )
+        return cls(names)
+
+
+def choose_target_features(
+    arrays: dict[str, NDArray[Any]], name: str, source: tuple[str, ...], G: int,
+    options: ReadOptions,
+) -> FeatureChoice:  # fmt: skip
+    """Select the target features.
+
+    Args:
+        arrays: the arrays of the file by name.
+        name: name of the file, for messages.
+        source: names of the selected source features.
+        G: number of target features in the file.
+        options: the options for reading the file.
+    """
+    words, features = "said", None
+    if words not in arrays and len(arrays.get("features", ())) == G:
+        words, features = "features", options.features  # same names as the source features
+    elif words not in arrays:
+        features = default_target_names(source, G)
+    if options.source_and_target is not None:
+        features = options.source_and_target[1]
+    return FeatureChoice.of(arrays, words, name, "target", G, replace(options, features=features))
+
+
+def read_texts(array: NDArray[Any], name: str, key: str) -> list[str]:
+    if array.ndim != 1 or array.dtype.kind not in "Uiu":
+        raise DataError(f"{name}: {key!r} must be a list of strings; it is {array.dtype}.")
+    return [str(word) for word in array.tolist()]
+
 
 ZIP_MAGIC = b"PK\x03\x04"
 """The first bytes of an NPZ file."""

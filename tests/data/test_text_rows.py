@@ -1,4 +1,4 @@
-"""Columns that are read with their types in the first pass: the same results as from text."""
+"""Cells and rows of text tables: their order, spaces, groups and the blocks in which rows are read."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn.data.files import ReadOptions, read_all
-from seqattn.data.tables import casting, open_table, plain_columns
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 from seqattn.errors import DataError, SeqattnError
 
 START = datetime.date(2001, 1, 1)
-SAMPLE = 100
-SERIES, DAYS = 3, 41  # more rows than are looked at first
+SERIES, DAYS = 3, 41
 HEADER = "shop,day,load,sold,note"
-
-
-@pytest.fixture(autouse=True)
-def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (plain_columns, casting):
-        monkeypatch.setattr(module, "SAMPLE_ROWS", SAMPLE)
 
 
 def rows() -> list[list[str]]:
@@ -52,87 +45,8 @@ def result(path: Path, **options: Any) -> Any:
     )  # fmt: skip
 
 
-def as_text(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
-    """The same, of a reader that takes no column for plain."""
-    with monkeypatch.context() as patch:
-        patch.setattr(plain_columns, "plain_columns", lambda *_: {})
-        return result(path, **options)
-
-
-def types_of(path: Path, **options: Any) -> tuple[str, ...]:
-    with open_table(path, "csv", ReadOptions(**options)) as table:
-        return table.types
-
-
-def test_plain_columns_have_types(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", rows())
-    assert types_of(path) == ("VARCHAR", "TIMESTAMP", "DOUBLE", "BIGINT", "VARCHAR")
-    assert types_of(path, na_values=("-1",)) == ("VARCHAR",) * 5
-    assert types_of(path, decimal=",") == ("VARCHAR", "TIMESTAMP", "VARCHAR", "VARCHAR", "VARCHAR")
-    assert types_of(path, one_hot=("load",))[2] == "VARCHAR"
-
-
-LATE = [
-    (2, "1_000"), (2, "inf"), (2, "nan"), (2, "NA"), (2, "1e400"), (2, " 1.5"), (2, ""), (2, '""'),
-    (2, "x"), (2, "-999"), (2, "0x10"), (2, '"1,5"'), (3, "007"), (3, "+5"), (3, "2.5"),
-    (3, "-0"), (3, "1_0"), (3, "9" * 20), (3, "null"), (3, "TRUE"), (1, "2001-2-3"), (1, ""),
-    (1, "01-01-01"), (1, "2001/02/03"), (1, "2001-02-30"), (1, "2001-02-03 00:00"), (1, "infinity"),
-    (1, "2001-02-03Z"), (1, "2001-02-03 10:1"), (4, "Berlin, 5"), (4, '"1,5"'), (0, "7"), (0, ""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("column", "cell"), LATE)
-def test_a_cell_far_down_is_read_as_in_a_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: int, cell: str
-) -> None:
-    cells = rows()
-    cells[-2][column] = cell
-    path = written(tmp_path / "a.csv", cells)
-    assert result(path) == as_text(path, monkeypatch)
-    if column in (2, 3):  # of numbers
-        options = {"is_training": False, "thousands": None}
-        assert result(path, **options) == as_text(path, monkeypatch, **options)
-
-
-def test_one_other_cell_leaves_the_types_of_other_columns(tmp_path: Path) -> None:
-    cells = rows()
-    cells[-2][3] = "NA"
-    path = written(tmp_path / "a.csv", cells)
-    assert types_of(path) == ("VARCHAR", "TIMESTAMP", "DOUBLE", "VARCHAR", "VARCHAR")
-
-
-def test_a_decimal_comma_in_another_column_makes_points_thousands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = ["day;load;sold"]
-    for t in range(1200):
-        day = (START + datetime.timedelta(t)).isoformat()
-        lines.append(f"{day};1.{t % 900 + 100};{'' if t < 1100 else f'{t},5'}")
-    path = tmp_path / "a.csv"
-    path.write_text("\n".join(lines) + "\n")
-    assert result(path) == as_text(path, monkeypatch)
-    assert read_all(path, ReadOptions()).points.values[1, 0] == 1101
-
-
-@pytest.mark.parametrize(
-    "form", ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"]
-)
-def test_times_keep_their_style_and_their_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
-    times = [datetime.datetime(2001, 1, 1, 5) + datetime.timedelta(days=t) for t in range(9)]
-    path = written(
-        tmp_path / "a.csv", [[f"{t:{form}}", f"{k / 8}"] for k, t in enumerate(times)], "day,x_1"
-    )
-    assert types_of(path) == ("TIMESTAMP", "DOUBLE")
-    assert result(path) == as_text(path, monkeypatch)
-    assert read_all(path, ReadOptions()).style.time_formats == (form,)
-    wide = read_all(path, ReadOptions(layout="wide", series=("day",)))
-    assert wide.ids == tuple(f"{t:{form}}" for t in times)
-
-
 @pytest.mark.parametrize("order", ["reversed", "shuffled", "a time twice"])
-def test_rows_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+def test_rows_in_another_order(tmp_path: Path, order: str) -> None:
     cells = rows()
     if order == "reversed":
         cells.reverse()
@@ -141,7 +55,6 @@ def test_rows_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     else:
         cells.insert(DAYS + 7, cells[DAYS + 3])
     path = written(tmp_path / "a.csv", cells)
-    assert result(path) == as_text(path, monkeypatch)
     if order == "a time twice":
         assert f"line {DAYS + 5} and line {DAYS + 9} are both" in result(path, time=("day",),
                                                                        series=("shop",))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Detection of the format of a text table: encoding, delimiter, lines before the header, header.
+"""The format of a text table: encoding, delimiter, comments, lines before the header, header.
 
 The format is detected from the first lines of a file. DuckDB could detect most of the format, but
 it reads files in an unknown encoding without their header, and it renames columns if their names
@@ -7,33 +7,258 @@ differ only in case.
 
 from __future__ import annotations
 
+import codecs
 import csv
+import functools
 import gzip
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from seqattn.data.files.columns import shorten
-from seqattn.data.files.options import ReadOptions
+from seqattn.data.chunk import shorten
+from seqattn.data.reading import ReadOptions
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.connection import read_lines
-from seqattn.data.tables.header import (
-    MAX_SHOWN,
-    column_letters,
-    commented_header,
-    complete_header,
-    is_comment,
-    is_header,
-    is_like_value,
-    requested_names,
-    without_comments,
-)
-from seqattn.data.tables.text_encoding import detect_encoding
 from seqattn.errors import DataError
+
+
+def detect_encoding(
+    head: bytes, name: str, options: ReadOptions, *, is_cut: bool
+) -> tuple[str, tuple[str, ...]]:
+    """Return the Python name of the encoding of a text file, and notes for the user.
+
+    Args:
+        head: the first bytes of the file.
+        name: name of the file, for messages.
+        options: the options for reading the file.
+        is_cut: whether the file has more bytes.
+
+    Raises:
+        DataError: if the file is not text, or if the encoding in the options is unknown.
+    """
+    if head.startswith(b"PK\x03\x04"):
+        raise DataError(
+            f"{name}: is a ZIP archive or an Excel workbook, not text. Save the sheet as CSV."
+        )
+    if re.match(rb"\s*<(!doctype|html|\?xml)", head, re.IGNORECASE):
+        raise DataError(f"{name}: is a web page (HTML or XML), not a table.")
+    if options.encoding is not None:
+        return _requested_encoding(head, name, options.encoding), ()
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return _requested_encoding(head, name, "utf-16"), ("read as UTF-16",)
+    if b"\0" in head:
+        raise DataError(f"{name}: contains zero bytes, so it is not text.")
+    try:
+        head[:-4].decode() if is_cut else head.decode()
+    except UnicodeDecodeError as error:
+        if any(byte < 9 or 13 < byte < 32 for byte in head[:4096]):
+            raise DataError(
+                f"{name}: byte {head[error.start]:#04x} is not UTF-8, and others are no text."
+            ) from None
+        windows = any(0x80 <= byte < 0xA0 for byte in head)
+        encoding, label = ("cp1252", "Windows-1252") if windows else ("latin-1", "Latin-1")
+        return encoding, (
+            f"not UTF-8, so read as {label}; another encoding is set with {setting('encoding')}",
+        )
+    return "utf-8", ()
+
+
+def _requested_encoding(head: bytes, name: str, encoding: str) -> str:
+    """Return the encoding that the user set, with the byte order of the file if the encoding is
+    UTF-16.
+
+    Raises:
+        DataError: if there is no such encoding.
+    """
+    try:
+        codec = codecs.lookup(encoding)
+        if codec._is_text_encoding:
+            is_reversed = codec.name == "utf-16" and head.startswith(codecs.BOM_UTF16_BE)
+            return "utf-16be" if is_reversed else encoding
+    except (LookupError, ValueError):
+        pass
+    raise DataError(
+        f"{name}: {encoding!r} is not a known encoding. Set data.encoding (in data"
+        " check: --encoding) to utf-8, latin-1, cp1252, utf-16 or another."
+    )
+
+
+NUMBER = re.compile(r"[+-]?(\d[\d.,' ]*|[.,]\d+)([eE][+-]?\d+)?\s?%?")
+DATE = re.compile(
+    r"\d{1,4}[-/.](\d{1,2}|[A-Za-z]{3})([-/.]\d{1,4})?([ T]\d{1,2}:\d.*)?"
+    r"|(0?[1-9]|1[0-2])[-/](19|20)\d{2}"
+)
+MONTH = re.compile(
+    r"([A-Za-z]{3,9}[ -]\d{1,2},? ?\d{0,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
+    r"|[A-Za-z]{3,9}[ -]\d{2,4}|\d{4} ?[A-Za-z]{3})( \d.*)?"
+    r"|\d{4}[-/ ]?[Qq][1-4]|[Qq][1-4][-/ ]?\d{4}|[1-4][Qq][-/ ]?\d{4}"
+    r"|\d{4}[-/ ]?[Ww]\d{2}([-/ ]?[1-7])?|[Ww]\d{2}[-/ ]\d{4}"
+)
+YEAR = re.compile(r"(1[5-9]|20)\d\d")
+MAX_SHOWN = 60
+"""Maximum number of characters of a line that a message shows."""
+
+
+def is_comment(line: str, comment: str) -> bool:
+    """Return whether a line begins with the comment prefix."""
+    return bool(comment) and line.lstrip().startswith(comment)
+
+
+def without_comments(
+    lines: Iterable[str], comment: str, delimiter: str
+) -> Iterator[tuple[int, str]]:
+    """Yield pairs (line index, line) of the lines that are not comments. A line that begins inside
+    a quoted cell is not a comment."""
+    in_quotes = False
+    for at, line in enumerate(lines):
+        if in_quotes or not is_comment(line, comment):
+            if '"' in line:
+                in_quotes = _ends_in_quotes(f'"{line}' if in_quotes else line, delimiter)
+            yield at, line
+
+
+def _ends_in_quotes(line: str, delimiter: str) -> bool:
+    """Return whether a quoted cell continues on the next line."""
+    text = line.rstrip("\r\n")
+    if _whole_cells(delimiter).fullmatch(text):  # faster than the reader
+        return False
+    text += "\n"  # the reader keeps the line end only in quotes
+    try:
+        cells = next(csv.reader([text], delimiter=delimiter, skipinitialspace=delimiter == " "))
+    except csv.Error:  # a cell is too long; the database describes this error
+        return False
+    return cells[-1].endswith("\n")
+
+
+@functools.cache
+def _whole_cells(delimiter: str) -> re.Pattern[str]:
+    """Return the pattern of a line whose cells are in quotes or contain no quotes."""
+    mark = re.escape(delimiter)
+    cell = rf'(?:"[^"]*(?:""[^"]*)*"|[^"{mark}]*)'
+    return re.compile(f"{cell}(?:{mark}{cell})*")
+
+
+def is_like_value(cell: str) -> bool:
+    """Return whether a cell is a number or a date rather than a name."""
+    return bool(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) or MONTH.fullmatch(cell))
+
+
+def requested_names(options: ReadOptions) -> set[str]:
+    """Return the names of the series, time, feature, one-hot and ignored columns in the options. A
+    row that contains one of these names is a header. Names that look like values are left out."""
+    named = [*(options.features or ()), *options.ignore, *options.one_hot]
+    for columns in (options.series, options.time):
+        named += [] if columns is None or columns == "auto" else columns
+    return {name for name in named if not is_like_value(name)}
+
+
+def is_header(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row is a header, that is, whether it contains column names or the
+    steps of a wide table."""
+    values = [cell for cell in cells if is_like_value(cell)]
+    if not values:
+        return any(cells)
+    if len(set(values)) < len(values) or not rows:
+        return False
+    below = [row for row in rows if len(row) == len(cells)]
+    return _has_names_above_values(cells, below) or _are_steps(cells, values, below)
+
+
+def _are_steps(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether the values in the first row are the steps of a wide table."""
+    names = [cell for cell in cells if cell and cell not in values]
+    if not names:
+        return _is_arithmetic(values) and int(values[0]) in (0, 1)
+    is_word_below = names[0] in {row[cells.index(names[0])] for row in below}
+    if is_word_below:
+        return False
+    return _is_arithmetic(values) or _are_dates(values) or _are_years(cells, values, below)
+
+
+def _are_years(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether the values in the first row are increasing years, which may have gaps, and
+    the rows below contain other numbers."""
+    rows = [values, *([row[cells.index(value)] for value in values] for row in below)]
+    are_years, *others = (all(map(YEAR.fullmatch, row)) for row in rows)
+    is_increasing = all(a < b for a, b in itertools.pairwise(values))
+    return are_years and len(values) > 1 and is_increasing and not all(others)
+
+
+def _are_dates(cells: Sequence[str]) -> bool:
+    if len(cells) < 2:
+        return False
+    return all(
+        (DATE.fullmatch(cell) or MONTH.fullmatch(cell)) and not NUMBER.fullmatch(cell)
+        for cell in cells
+    )
+
+
+def _is_arithmetic(cells: Sequence[str]) -> bool:
+    """Return whether cells are integers that increase by a constant difference."""
+    if len(cells) < 2 or not all(map(str.isdecimal, cells)):
+        return False
+    numbers = [int(cell) for cell in cells]
+    step = numbers[1] - numbers[0]
+    return step > 0 and all(b - a == step for a, b in itertools.pairwise(numbers))
+
+
+def _has_names_above_values(cells: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row has words of two or more characters in most of the columns that
+    contain numbers or dates in all later rows."""
+    indices = [
+        index for index in range(len(cells))
+        if below and all(is_like_value(row[index].strip()) for row in below)
+    ]  # fmt: skip
+    words = [i for i in indices if len(cells[i]) > 1 and not is_like_value(cells[i])]
+    return len(words) * 2 > len(indices)
+
+
+def commented_header(
+    lines: Sequence[str], comment: str, delimiter: str, width: int
+) -> tuple[str, ...]:
+    """Return the names in the last comment before the first row if there is one name per column,
+    otherwise an empty tuple."""
+    for line in reversed(lines):
+        if is_comment(line, comment):
+            text = line.lstrip().removeprefix(comment).strip()
+            cells = tuple(cell.strip() for cell in next(csv.reader([text], delimiter=delimiter)))
+            return cells if len(cells) == width and all(cells) else ()
+    return ()
+
+
+def complete_header(
+    cells: tuple[str, ...], rows: Sequence[tuple[int, Sequence[str]]], name: str
+) -> tuple[str, ...]:
+    """Complete a header that lacks one name.
+
+    Such a header lacks the name of the column with the row numbers, as in files from R, or the name
+    of an empty last column.
+
+    Raises:
+        DataError: if the extra cells are neither empty last cells nor row numbers.
+    """
+    below = [row for _, row in rows[1:] if len(row) > len(cells)]
+    if all(not row[-1].strip() for row in below):
+        return (*cells, "")
+    if all(row[0].strip() == str(at) for at, row in enumerate(below, start=1)):
+        return ("", *cells)
+    at, row = rows[1]
+    raise DataError(
+        f"{name}: line {at + 1} has {len(row)} cells, the header has {len(cells)}:"
+        f" {','.join(row)[:MAX_SHOWN]!r}. A cell that contains the separator, such as a decimal"
+        " comma, needs quotes."
+    )
+
+
+def column_letters(index: int) -> str:
+    """Return the name of a column in spreadsheets: A, B, ..., Z, AA, AB, ..."""
+    before = column_letters(index // 26 - 1) if index >= 26 else ""
+    return before + chr(ord("A") + index % 26)
+
 
 csv.field_size_limit(2**25)  # more than the maximum line length
 HEAD_BYTES = 2**18

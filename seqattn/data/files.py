@@ -1,28 +1,26 @@
-"""Readers and writers of files that contain sequences, in several formats."""
+"""Files that contain sequences, in several formats."""
 
 from __future__ import annotations
 
+import glob
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from seqattn.data.files.arrays import read_npy, read_npz
-from seqattn.data.files.chunk import (
+from seqattn.data.arrays import read_npy, read_npz
+from seqattn.data.chunk import (
     MAX_PIPED,
     Chunk,
-    Ragged,
     SeenIds,
     check_values,
     concat_chunks,
-    to_offsets,
 )
-from seqattn.data.files.json_text import open_lines
-from seqattn.data.files.lines import has_nested_points, read_json_lines
-from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.steps import step_text
-from seqattn.data.tables import read_table
+from seqattn.data.json_lines import has_nested_points, open_lines, read_json_lines
+from seqattn.data.reading import ReadOptions
 from seqattn.data.tables.piped import read_piped_table
+from seqattn.data.tables.read import read_table
 from seqattn.errors import AmbiguousData, DataError
 
 FORMATS = ("csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow")
@@ -185,8 +183,80 @@ def _open_chunks(path: Path, name: str, options: ReadOptions, whole: bool) -> It
         raise DataError(f"{name}: cannot be read ({error.strerror or error}).") from None
 
 
-__all__ = [
-    "FORMATS", "SUFFIXES", "Chunk", "Ragged", "ReadOptions", "SeenIds", "check_file",
-    "concat_chunks", "file_format", "format_of_suffix", "read_all", "read_chunks", "step_text",
-    "to_offsets",
-]  # fmt: skip
+def find_files(path: str, form: str = "auto") -> list[Path]:
+    """Return the files that a path refers to, sorted by path.
+
+    A path refers to a file, to a folder with data files at any depth, or to all files that match a
+    pattern such as `data/*.csv`.
+
+    Args:
+        path: the path as the user typed it.
+        form: format of the files to find in a folder, or "auto" for any single format.
+
+    Raises:
+        DataError: if no file is found, if the path cannot be read, or if a folder contains data
+            files of several formats.
+    """
+    location = Path(path)
+    if any(sign in path for sign in "*?[") and not location.exists():
+        files = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (also absolute)
+        files = [file for file in files if file.is_file()]
+        if not files:
+            raise DataError(f"{path}: no file matches this pattern.")
+        return files
+    if not location.is_dir():
+        check_file(location)
+        return [location]
+    return _find_in_folder(location, form)
+
+
+def _find_in_folder(folder: Path, form: str) -> list[Path]:
+    """Return the data files in a folder and its subfolders, sorted by path. Hidden files, and files
+    in hidden subfolders, are left out.
+
+    Raises:
+        DataError: if there are no data files, or if the data files have several formats.
+    """
+    try:
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror or error}).") from None
+    kinds: dict[str, list[Path]] = {}
+    for file in files:
+        kind = format_of_suffix(file)
+        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if kind is not None and form in ("auto", kind) and not hidden:
+            kinds.setdefault(kind, []).append(file)
+    if not kinds:
+        raise DataError(
+            f"{folder}: is a folder without a data file"
+            f"{'' if form == 'auto' else f' of format {form}'}; files end in"
+            f" {', '.join(f'.{ending}' for ending in SUFFIXES)}."
+        )
+    if len(kinds) > 1:
+        raise DataError(
+            f"{folder}: has files of several formats ({', '.join(sorted(kinds))}). Say which:"
+            f" data.format: {min(kinds)}, or give a pattern: {folder}/*.{min(kinds)}"
+        )
+    return next(iter(kinds.values()))
+
+
+def file_series_names(path: str, files: Sequence[Path]) -> list[str]:
+    """Return one name per file, for naming series that have no ids.
+
+    A series gets the name of its file without the suffix. If several files have this name, the
+    series gets the path of its file without the suffix. If these names are not unique, because some
+    files differ only in their suffixes, each series gets the path of its file with the suffix.
+
+    Args:
+        path: the path as the user typed it.
+        files: the files that the path refers to.
+    """
+    count, home = Counter(file.stem for file in files), Path(path)
+    is_folder = home.is_dir()
+    paths = [file.relative_to(home).as_posix() if is_folder else str(file) for file in files]
+    names = [
+        file.stem if count[file.stem] == 1 else path.removesuffix(file.suffix)
+        for file, path in zip(files, paths, strict=True)
+    ]
+    return names if len(set(names)) == len(names) else paths
