@@ -23,8 +23,10 @@ import types
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from seqattn.config.files import read_regular_file
 from seqattn.config.schema import Config, Plugin, expand_plugin, is_file_name
@@ -54,10 +56,6 @@ class Source:
         if self.path is not None:
             return Plugin(path=str(self.path), sha256=self.sha256)
         return Plugin(module=self.module, sha256=self.sha256)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the entry of the source as plain data."""
-        return dict(self.entry().model_dump())
 
 
 @dataclass(frozen=True)
@@ -215,11 +213,17 @@ def plugin_errors(sources: Sequence[Source], what: str) -> Iterator[None]:
     except Exception as error:  # a plugin's code may raise any exception
         if not sources:
             raise
-        paths = {str(source.path) for source in sources}
-        lines = [frame for frame in traceback.extract_tb(error.__traceback__)
-                 if frame.filename in paths]  # fmt: skip
-        place = f"{lines[-1].filename}:{lines[-1].lineno}" if lines else str(sources[0])
+        file, line = _last_line(error, {str(source.path) for source in sources})
+        place = sources[0] if line is None else f"{file}:{line}"
         raise PluginError(f"{place}: {what} raises {type(error).__name__}: {error}") from error
+
+
+def _last_line(error: BaseException, files: Collection[str]) -> tuple[str, int | None]:
+    """Return the file and the number of the last line of a traceback that is in one of the files;
+    None for the number if no line is."""
+    frames = traceback.extract_tb(error.__traceback__)
+    found = [(frame.filename, frame.lineno) for frame in frames if frame.filename in files]
+    return found[-1] if found else ("", None)
 
 
 # --- loading -------------------------------------------------------------------------------------
@@ -244,13 +248,9 @@ def load_plugin(plugin: str | Path) -> Source:
         PluginError: if the plugin cannot be found or loaded, if it registers nothing, or if it
             registers a name that already exists.
     """
-    if isinstance(plugin, Path) or is_file_name(plugin):
-        return _load_file(Path(plugin))
-    return _load_module(plugin)
-
-
-def _load_file(path: Path) -> Source:
-    path = path.resolve()
+    if isinstance(plugin, str) and not is_file_name(plugin):
+        return _load_module(plugin)
+    path = Path(plugin).resolve()
     try:
         content = read_regular_file(path)
     except (OSError, ValueError) as error:
@@ -311,7 +311,10 @@ def _load_module(name: str) -> Source:
             f" file, such as {name.rpartition('.')[2]}.py."
         )
     before = name in sys.modules
-    source = Source(name, None, _digest_of(found.origin))
+    digest = None
+    with contextlib.suppress(OSError, TypeError):
+        digest = hashlib.sha256(read_regular_file(Path(str(found.origin)))).hexdigest()
+    source = Source(name, None, digest)
     try:
         with _loading(source):
             importlib.import_module(name)
@@ -321,12 +324,6 @@ def _load_module(name: str) -> Source:
         raise
     SOURCES[name] = source
     return source
-
-
-def _digest_of(file: str | None) -> str | None:
-    with contextlib.suppress(OSError, TypeError):
-        return hashlib.sha256(read_regular_file(Path(str(file)))).hexdigest()
-    return None
 
 
 @contextlib.contextmanager
@@ -345,7 +342,16 @@ def _loading(source: Source) -> Iterator[None]:
     except PluginError:
         raise
     except (Exception, SystemExit) as error:
-        raise PluginError(_describe_exception(source, error)) from error
+        module = sys.modules.get(source.module)
+        file = str(source.path or getattr(module, "__file__", None) or source.module)
+        if isinstance(error, SyntaxError) and error.filename == file:
+            line, text = error.lineno, error.msg
+        else:
+            line, text = _last_line(error, {file})[1], str(error)
+        place = file if line is None else f"{file}:{line}"
+        raise PluginError(
+            f"{place}: the plugin cannot be loaded: {type(error).__name__}: {text}"
+        ) from error
     finally:
         _pending = outer
     of_module = (each.source.module for each in REGISTERED.values())
@@ -360,29 +366,12 @@ def _loading(source: Source) -> Iterator[None]:
         _make_available(registration)
 
 
-def _describe_exception(source: Source, error: BaseException) -> str:
-    """Return a message with the file, the line and the text of an exception."""
-    module = sys.modules.get(source.module)
-    file = str(source.path or getattr(module, "__file__", None) or source.module)
-    line = error.lineno if isinstance(error, SyntaxError) and error.filename == file else None
-    traceback = error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == file:
-            line = traceback.tb_lineno
-        traceback = traceback.tb_next
-    place = file if line is None else f"{file}:{line}"
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"{place}: the plugin cannot be loaded: {type(error).__name__}: {text}"
-
-
 # --- configs --------------------------------------------------------------------------------------
 
 
 def load_listed(content: dict[str, Any], place: str, folder: Path) -> None:
     """Load the plugins that the user's own config lists, and replace each entry of the list with
-    the file or module and its digest.
-
-    Invalid entries are left unchanged. Validation reports these entries.
+    the file or module and its digest. Validation reports the invalid entries.
 
     Args:
         content: the plain data of the config.
@@ -390,34 +379,29 @@ def load_listed(content: dict[str, Any], place: str, folder: Path) -> None:
         folder: the folder to which the paths in the list are relative.
 
     Raises:
-        PluginError: see `load_plugin`.
+        PluginError: if a plugin cannot be loaded; see `load_plugin`.
     """
-    listed = content.get("plugins")
-    if not isinstance(listed, list):
-        return
-    entries = list[Any]()
-    for each in listed:
-        entry = expand_plugin(each)
-        name = _name_in(entry)
-        if name is None:
-            entries.append(each)
+    for number, entry in enumerate(_valid_entries(content)):
+        if entry is None:
             continue
         try:
-            source = load_plugin(folder / name if "path" in entry else name)
+            source = load_plugin(folder / entry.path if entry.path else str(entry.module))
         except PluginError as error:
             raise PluginError(f"{place}: {error}") from error
-        if entry.get("sha256") not in (None, source.sha256):
+        if entry.sha256 not in (None, source.sha256):
             _warn_changed(entry, source)
-        entries.append({**entry, **source.plain()})
-    content["plugins"] = entries
+        content["plugins"][number] = {**entry.model_dump(), **source.entry().model_dump()}
 
 
-def _name_in(entry: Any) -> str | None:
-    """Return the path or the module of a valid entry, and None for an invalid entry."""
-    if not isinstance(entry, dict):
-        return None
-    names = [entry[key] for key in ("path", "module") if entry.get(key) is not None]
-    return names[0] if len(names) == 1 and isinstance(names[0], str) and names[0] else None
+def _valid_entries(content: Mapping[str, Any]) -> list[Plugin | None]:
+    """Return the entries of the key `plugins`, and None for each invalid entry."""
+    listed, entries = content.get("plugins"), list[Plugin | None]()
+    for each in listed if isinstance(listed, list) else ():
+        try:
+            entries.append(Plugin.model_validate(expand_plugin(each)))
+        except ValidationError:
+            entries.append(None)
+    return entries
 
 
 def with_used_plugins(config: Config) -> Config:
@@ -425,12 +409,10 @@ def with_used_plugins(config: Config) -> Config:
     with the digest of the loaded file."""
     digests = {entry.sha256 for entry in config.plugins} - {None}
     used = dict.fromkeys(used_sources(config))
-    new = [source for source in used if source.sha256 not in digests]
-    replaced = {_short_name(source.plain()) for source in new}
-    kept = [entry for entry in config.plugins if _short_name(entry.model_dump()) not in replaced]
-    if not new:
-        return config
-    return config.model_copy(update={"plugins": [*kept, *(source.entry() for source in new)]})
+    new = [source.entry() for source in used if source.sha256 not in digests]
+    names = {entry.short_name for entry in new}
+    kept = [entry for entry in config.plugins if entry.short_name not in names]
+    return config.model_copy(update={"plugins": [*kept, *new]}) if new else config
 
 
 def plugin_contents() -> dict[str, bytes | None]:
@@ -460,8 +442,7 @@ def load_received(
         configs: the plain data of the configs. Their key `plugins` contains the expected digests.
 
     Raises:
-        PluginError: if a plugin cannot be loaded, or if a module has another digest on this
-            machine.
+        PluginError: if a module has another digest on this machine.
     """
     for name, content in contents.items():
         if content is None:
@@ -489,13 +470,11 @@ def require_plugins(content: Mapping[str, Any], origin: str) -> None:
     Raises:
         PluginError: if a plugin is not loaded; the message names the option that loads it.
     """
-    listed = content.get("plugins")
-    missing = dict[str, str]()
-    for each in listed if isinstance(listed, list) else ():
-        entry = expand_plugin(each)
-        name = _name_in(entry)
-        if name is not None and _loaded(entry) is None:
-            missing[name] = f" (SHA-256 {entry['sha256']})" if entry.get("sha256") else ""
+    missing = {
+        str(entry.path or entry.module): f" (SHA-256 {entry.sha256})" if entry.sha256 else ""
+        for entry in _valid_entries(content)
+        if entry is not None and _loaded(entry) is None
+    }
     if not missing:
         return
     names = ", ".join(f"{name}{digest}" for name, digest in missing.items())
@@ -514,17 +493,13 @@ def require_plugins(content: Mapping[str, Any], origin: str) -> None:
 def warn_of_changes(config: Config) -> None:
     """Issue a `PluginChangedWarning` for each loaded plugin that differs from the plugin in a
     stored config. Each change causes only one warning."""
-    for entry in config.plugins:
-        plain = entry.model_dump()
-        source = _loaded(plain)
+    matching = [_loaded(entry) for entry in config.plugins]
+    for entry, source in zip(config.plugins, matching, strict=True):
         if source is not None and entry.sha256 not in (None, source.sha256):
-            _warn_changed(plain, source)
-    if not config.plugins:
-        return
-    matching = [_loaded(entry.model_dump()) for entry in config.plugins]
-    for source in used_sources(config):
+            _warn_changed(entry, source)
+    for source in used_sources(config) if config.plugins else ():
         if source not in matching:
-            _warn_changed(config.plugins[0].model_dump(), source)
+            _warn_changed(config.plugins[0], source)
 
 
 def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
@@ -535,44 +510,36 @@ def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
         before: the config of the checkpoint.
         now: the user's current config.
     """
-    lines = list[str]()
-    for new in now.plugins:
-        same = [old for old in before.plugins if old.sha256 == new.sha256]
-        name = _short_name(new.model_dump())
-        old = next((old for old in before.plugins if _short_name(old.model_dump()) == name), None)
-        if not same and old is not None:
-            lines.append(f"{describe_change(old.model_dump(), new.model_dump())}.")
-    return tuple(lines)
-
-
-def _loaded(entry: Mapping[str, Any]) -> Source | None:
-    """Return the loaded plugin with the digest of an entry. If no loaded plugin has this digest,
-    return the loaded plugin with the same file name or module. Otherwise, return None."""
-    sources, digest = SOURCES.values(), entry.get("sha256")
-    same = [source for source in sources if digest is not None and source.sha256 == digest]
-    name = _short_name(entry)
-    return next(
-        iter([*same, *(each for each in sources if _short_name(each.plain()) == name)]), None
+    digests = {old.sha256 for old in before.plugins}
+    named = {old.short_name: old for old in reversed(before.plugins)}
+    return tuple(
+        f"{_describe_change(named[new.short_name], new)}."
+        for new in now.plugins
+        if new.sha256 not in digests and new.short_name in named
     )
 
 
-def _short_name(entry: Mapping[str, Any]) -> str:
-    """Return the module or the file name of an entry, without the folder of the file."""
-    return str(entry.get("module") or PurePath(str(entry.get("path"))).name)
+def _loaded(entry: Plugin) -> Source | None:
+    """Return the loaded plugin with the digest of an entry. If no loaded plugin has this digest,
+    return the loaded plugin with the same file name or module. Otherwise, return None."""
+    sources = SOURCES.values()
+    same = [source for source in sources if entry.sha256 and source.sha256 == entry.sha256]
+    named = (source for source in sources if source.entry().short_name == entry.short_name)
+    return next(iter([*same, *named]), None)
 
 
-def _warn_changed(entry: Mapping[str, Any], source: Source) -> None:
-    changed = entry.get("sha256"), source.sha256
+def _warn_changed(entry: Plugin, source: Source) -> None:
+    changed = entry.sha256, source.sha256
     if changed not in _warned:
         _warned.add(changed)
-        warnings.warn(describe_change(entry, source.plain()), PluginChangedWarning, stacklevel=2)
+        warnings.warn(_describe_change(entry, source.entry()), PluginChangedWarning, stacklevel=2)
 
 
-def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _describe_change(old: Plugin, new: Plugin) -> str:
     """Return a sentence with the digests of two versions of a plugin, without the final period."""
     return (
-        f"plugin {_short_name(old)}: the run was trained with SHA-256 {old.get('sha256')}, and the"
-        f" loaded {_short_name(new)} has SHA-256 {new.get('sha256')}"
+        f"plugin {old.short_name}: the run was trained with SHA-256 {old.sha256}, and the loaded"
+        f" {new.short_name} has SHA-256 {new.sha256}"
     )
 
 
