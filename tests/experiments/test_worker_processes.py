@@ -26,9 +26,8 @@ from seqattn.errors import UsageError
 from seqattn.experiments import Callbacks, Launch, train_many, workers
 from seqattn.experiments.group_training import Resources
 from seqattn.experiments.grouping import group_jobs
-from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.prepare import prepare_jobs
-from seqattn.experiments.workers import SILENT_WARNINGS, WorkerTask
+from seqattn.experiments.workers import SILENT_WARNINGS
 from seqattn.runs import RunFolder, fork_server
 from seqattn.runs.storage import core_count
 from tests.conftest import ROOT
@@ -310,13 +309,14 @@ def test_a_worker_has_the_settings_of_the_parent_and_no_warnings_of_configs(
 ) -> None:
     monkeypatch.setenv("ONLY_IN_THE_WORKER", "1")
     monkeypatch.setattr(multiprocessing, "set_start_method", lambda *_, **__: None)
+    monkeypatch.setattr(workers, "ignore_stop_signals", lambda: None)
+    monkeypatch.setattr(workers, "end_with_parent", lambda: None)
     wanted = {**os.environ, "ONLY_IN_THE_PARENT": "1"}
     del wanted["ONLY_IN_THE_WORKER"]
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    task = WorkerTask([], {}, b"", Resources(torch.device("cpu"), 1, {}), wanted, None)
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
-        task.set_up_process()
+        workers._set_up_worker(multiprocessing.Pipe()[0], None, wanted, None)
         for category in (*SILENT_WARNINGS, UserWarning):
             warnings.warn("text", category, stacklevel=1)
     assert [warning.category for warning in shown] == [UserWarning]
@@ -329,21 +329,3 @@ def test_the_number_of_workers_in_python_is_checked(workers: Any, tmp_path: Path
         with pytest.raises(UsageError, match="workers .*: expected"):
             function("compare/scores", output_dir=tmp_path, workers=workers, **more)
     assert not [*tmp_path.iterdir()]
-
-
-def test_the_memory_of_a_worker_includes_its_task_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = list[tuple[WorkerTask, int]]()
-
-    def start(pool: Any, task: WorkerTask, memory: int) -> None:
-        started.append((task, memory))
-        pool.stop.value = 1
-
-    monkeypatch.setattr(workers._Pool, "_start_worker", start)
-    groups = group_jobs(prepare_jobs(runs(tmp_path), resume=False))
-    pool = workers._Pool(groups, Resources(torch.device("cpu"), 1, {}), Callbacks(), 2)
-    group = groups[pool.waiting[-1]]
-    pool._start_workers()
-    ((task, memory),) = started
-    assert memory == 2 * estimate_run_memory(group[0]) + 2 * len(task.jobs)
