@@ -199,6 +199,37 @@ class Lag(Paths):
         return self
 
 
+class Dates(Generated):
+    """A task of language: a date in one of six human formats is written in the form of ISO 8601,
+    character by character."""
+
+    model_config = require_key("kind")
+    kind: Literal["dates"] = "dates"
+    """Name of the task, or `file` for your own sequences."""
+
+
+class Numbers(Generated):
+    """A task of language: the digits of a number are written in words. German says the units before
+    the tens, English does not."""
+
+    model_config = require_key("kind")
+    kind: Literal["numbers"] = "numbers"
+    """Name of the task, or `file` for your own sequences."""
+    language: Literal["german", "english"] = "german"
+    """Language of the words."""
+    digits: Annotated[int, Field(ge=3, le=6)] = 6
+    """Largest number of digits. Each number of digits from 1 on has the same probability."""
+
+
+class Grammar(Generated):
+    """A task of language: a sentence of English words is translated to an artificial language with
+    another order of words."""
+
+    model_config = require_key("kind")
+    kind: Literal["grammar"] = "grammar"
+    """Name of the task, or `file` for your own sequences."""
+
+
 class Window(Section):
     """Sliding windows over series. In a window, the target steps follow the source steps."""
 
@@ -429,6 +460,9 @@ Data = Annotated[
     | Annotated[Sort, Tag("sort")]
     | Annotated[Recall, Tag("recall")]
     | Annotated[Lag, Tag("lag")]
+    | Annotated[Dates, Tag("dates")]
+    | Annotated[Numbers, Tag("numbers")]
+    | Annotated[Grammar, Tag("grammar")]
     | Annotated[OwnFile, Tag("file")],
     discriminator("kind", "squares"),
 ]

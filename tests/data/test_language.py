@@ -28,7 +28,7 @@ from seqattn.rng import rng_for
 
 TASKS: dict[str, tuple[Draw, Tokens, Tokens]] = {
     "dates": (draw_date, DATE_SOURCE, DATE_TARGET),
-    "german": (lambda rng: draw_number(rng, 6, "german"), NUMBER_SOURCE, NUMBER_TARGETS["german"]),
+XX
     "english": (lambda rng: draw_number(rng, 6, "english"), NUMBER_SOURCE,
                 NUMBER_TARGETS["english"]),
     "grammar": (draw_sentence, GRAMMAR_SOURCE, GRAMMAR_TARGET),
