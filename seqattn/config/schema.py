@@ -7,6 +7,7 @@ key is an error. A section with variants is a union that is discriminated by one
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
@@ -85,6 +86,11 @@ class Plugin(Section):
     """Name of an importable module, instead of `path`."""
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """SHA-256 digest of the source file."""
+
+    @property
+    def short_name(self) -> str:
+        """The module, or the name of the file without its folder."""
+        return self.module or PurePath(str(self.path)).name
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqattn.cli import completion
-from seqattn.config.sections import READING_KEYS
+from seqattn.config.keys import READING_KEYS
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
