@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 import seqattn as package
 from seqattn import experiments
 from seqattn.analysis.comparison import read_comparison
-from seqattn.cli.panel import PanelDisplay, sparkline
+from seqattn.cli.progress import PanelDisplay, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
 from seqattn.data.planes import can_share_axes
