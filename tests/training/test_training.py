@@ -540,27 +540,6 @@ def refuse(file: Path, words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_a_cut_checkpoint_is_refused(checkpoint: Path) -> None:
-    content = checkpoint.read_bytes()
-    for length in (0, 4, 8, 100, len(content) // 2, len(content) - 1):
-        checkpoint.write_bytes(content[:length])
-        refuse(checkpoint, "is a truncated or corrupt checkpoint")
-
-
-def test_a_pickle_is_refused_and_not_opened(checkpoint: Path, tmp_path: Path) -> None:
-    import pickle
-
-    class Payload:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return (Path.touch, (tmp_path / "opened",))
-
-    checkpoint.write_bytes(pickle.dumps(Payload()))
-    refuse(checkpoint, "pickle files are never opened")
-    torch.save({"weight": torch.zeros(2)}, checkpoint)
-    refuse(checkpoint, "pickle files are never opened")
-    assert not (tmp_path / "opened").exists()
-
-
 def test_a_strangers_safetensors_is_refused(checkpoint: Path) -> None:
     from safetensors.torch import save_file
 
@@ -586,18 +565,6 @@ def rewritten(file: Path, change: dict[str, Tensor | None], **metadata: Any) -> 
 def test_numbers_that_are_not_finite_are_refused(checkpoint: Path) -> None:
     rewritten(checkpoint, {"output.bias": torch.tensor([0.0, math.nan])})
     refuse(checkpoint, "output.bias contains numbers that are not finite")
-
-
-def test_a_changed_tensor_is_refused(checkpoint: Path) -> None:
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
-    with safe_open(checkpoint, "pt") as opened:
-        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-        described = opened.metadata()
-    tensors["output.bias"] = tensors["output.bias"].flip(0)
-    save_file(tensors, checkpoint, described)
-    refuse(checkpoint, "checksum mismatch")
 
 
 def test_other_shapes_are_refused_by_name(checkpoint: Path) -> None:
