@@ -49,7 +49,6 @@ SAMPLED: dict[str, int] = {
     "data/test_pandas_dates.py::test_dates_go_on_as_in_pandas": 5,
     "data/test_pandas_dates.py::test_few_rows_go_on_with_the_spacing_of_the_training": 7,
     "data/test_pandas_dates.py::test_rows_that_lack_are_those_of_pandas": 5,
-    "data/test_plain_columns.py::test_a_cell_far_down_is_read_as_in_a_text": 7,
     "data/test_real_files.py::test_roles_are_found_and_the_section_trains": 7,
     "data/test_window_memory.py::"
     "test_a_part_is_scored_and_written_in_memory_that_does_not_grow": NEVER,
@@ -130,7 +129,6 @@ SAMPLED_FILES: dict[str, int] = {
     "data/test_frames.py": 2,
     "data/test_input_roles.py": 2,
     "data/test_normalize.py": 2,
-    "data/test_plain_columns.py": 2,
     "data/test_reading_pipes.py": 2,
     "data/test_spacing.py": 2,
     "data/test_tables.py": 2,

@@ -16,10 +16,9 @@ from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import DataError, UsageError, counted
 
 if TYPE_CHECKING:
-    from seqattn.data.files import Chunk
-    from seqattn.data.files.chunk import Ragged
-    from seqattn.data.files.options import ReadOptions
+    from seqattn.data.chunk import Chunk, Ragged
     from seqattn.data.inspect import FileReport
+    from seqattn.data.reading import ReadOptions
 
 data_app = typer.Typer(
     cls=CommandIndex, no_args_is_help=True, rich_markup_mode=None,
@@ -155,7 +154,7 @@ class TextOptions:
 
 
 def _read_options(columns: ColumnOptions, text: TextOptions) -> ReadOptions:
-    from seqattn.data.files.options import ReadOptions
+    from seqattn.data.reading import ReadOptions
 
     series, time, features, ignore = columns.series, columns.time, columns.features, columns.ignore
     return ReadOptions(
@@ -211,7 +210,7 @@ def check_command(
     folder = file if file.is_dir() or is_pattern else None
     heading = ""
     if folder is not None:
-        from seqattn.data.paths import find_files
+        from seqattn.data.files import find_files
 
         files = find_files(str(folder), options.format)
         size = sum(each.stat().st_size for each in files)
@@ -231,7 +230,7 @@ def check_command(
 
 def _show_report(file: Path, report: FileReport) -> None:
     """Print the description of a file."""
-    from seqattn.data.files import step_text
+    from seqattn.data.chunk import step_text
     from seqattn.data.inspect import count_duplicates
 
     chunk = report.chunk
@@ -324,7 +323,7 @@ def sample(
     from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
     from seqattn.data import load_data
     from seqattn.data.files import file_format
-    from seqattn.data.files.sequence_files import write_sequences
+    from seqattn.data.writing import write_sequences
     from seqattn.runs.storage import check_outputs, write_output
 
     check_outputs({"--output": output}, {"CONFIG": config})

@@ -127,7 +127,7 @@ def explain_command(
 
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.analysis.explanation import explain
-    from seqattn.data.files.writing import forecast_arrays
+    from seqattn.data.writing import forecast_arrays
     from seqattn.runs.array_files import sequence_titles
 
     _, trained = open_run(run)

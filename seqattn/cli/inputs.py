@@ -18,16 +18,17 @@ from seqattn.analysis.evaluation.forced_weights import ForcedRows, ForecastOverr
 from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_sources
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
-from seqattn.data.files import COMPRESSED_SUFFIXES, Chunk, file_format
-from seqattn.data.files.writing import (
+from seqattn.data.chunk import Chunk
+from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
+from seqattn.data.sequences import Floats
+from seqattn.data.table_style import DEFAULT_STYLE, TableStyle
+from seqattn.data.writing import (
     ForecastSteps,
     TableWriter,
     forecast_arrays,
     json_line,
     round_forecast,
 )
-from seqattn.data.sequences import Floats
-from seqattn.data.table_style import DEFAULT_STYLE, TableStyle
 from seqattn.runs.storage import npz_bytes, output_file, write_output
 from seqattn.training import LoadedModel
 

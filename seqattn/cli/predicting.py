@@ -173,7 +173,7 @@ def _predict_part(
     """
     from seqattn.analysis.evaluation import forecast_loss, free_run
     from seqattn.analysis.evaluation.attention_file import open_attention_spool
-    from seqattn.data.files.writing import ForecastSteps
+    from seqattn.data.writing import ForecastSteps
 
     mode, override = named_override
     trained.spec.note_lengths(part.source_lengths, steps, note)

@@ -57,7 +57,7 @@ def read_weights(
     from seqattn.analysis.evaluation import free_run
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
-    from seqattn.data.files.writing import forecast_arrays
+    from seqattn.data.writing import forecast_arrays
 
     _, trained = open_run(run)
     require_attention(run, trained.config.model)

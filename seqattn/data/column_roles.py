@@ -11,7 +11,7 @@ from seqattn.data.table_style import TableStyle
 from seqattn.errors import AmbiguousData, DataError
 
 if TYPE_CHECKING:
-    from seqattn.data.files.options import ReadOptions
+    from seqattn.data.reading import ReadOptions
 
 LONG_LAYOUT, WIDE_LAYOUT = "long", "wide"
 FILE_SPECIFIC_REASONS = ("it is constant", "it is empty", "the same in every row")
@@ -205,7 +205,7 @@ class ColumnRoles:
         Raises:
             DataError: if the table lacks a column that it must have for this role.
         """
-        from seqattn.data.files.columns import join_names
+        from seqattn.data.chunk import join_names
 
         option, trained = getattr(options, role), getattr(self, role)
         only_known = {*self._known, *options.one_hot}.issuperset(header)

@@ -1,21 +1,248 @@
-"""Functions that cut series into sources and targets by length, by windows or by columns."""
+"""Functions that split series into a training, a validation and a test part, and cut the parts into
+sources and targets by length, by windows or by columns.
+
+The split is by sequence, by group or by time.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
-from seqattn.data.files.chunk import Ragged
-from seqattn.data.row_ranges import RowRanges
+from seqattn.data.chunk import Ragged
 from seqattn.data.sequences import Integers
-from seqattn.data.series import Series, Spans, ended_mask
-from seqattn.data.series_steps import SeriesSteps
-from seqattn.data.sliding import Cut, LeftOut, slide_windows
-from seqattn.data.windows import WindowNames, Windows
+from seqattn.data.series import Series, Spans, block_slices, ended_mask
+from seqattn.data.windows import RowRanges, SeriesSteps, WindowNames, Windows
 from seqattn.errors import DataError
+from seqattn.rng import rng_for
+
+PARTS = ("train", "validation", "test")
+
+
+def split_series(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
+    """Split series into three parts.
+
+    Returns:
+        the row ranges of the parts, and the names of series that are too short for a split by time.
+
+    Raises:
+        DataError: if a part would be empty, or if the file does not allow the split, for example
+            because it has no groups or times.
+    """
+    split, name = config.split, series.name
+    if split.by == "time" and config.window is not None:
+        return _split_in_time(series, config)
+    if split.by == "group":
+        if series.groups is None:
+            raise DataError(f"{name}: has no groups to split by.")
+        units: dict[str, list[int]] = {}
+        for k, word in enumerate(series.groups):
+            units.setdefault(word, []).append(k)
+        members, items = list(units.values()), "groups"
+        count = len(members)
+    else:
+        members, items, count = None, "sequences", len(series)
+    if split.by == "time":
+        if series.order is None:
+            raise DataError(
+                f"{name}: has no time column for data.split.by: time; name it in data.time."
+            )
+        order = np.argsort(series.order[series.points.offsets[:-1]], kind="stable")
+    else:
+        order = rng_for(split.seed, "split", split.by).permutation(count)
+    counts = _sizes(count, split.validation, split.test, items, name)
+    spans = []
+    for first, last in itertools.pairwise(np.cumsum([0, *counts])):
+        chosen: Integers = np.sort(order[first:last])
+        if members is not None:
+            chosen = np.sort(np.concatenate([members[unit] for unit in order[first:last]]))
+        spans.append(Spans.of_series(series, chosen))
+    return spans, []
+
+
+def _sizes(n: int, validation: float, test: float, items: str, name: str) -> tuple[int, int, int]:
+    """Return the number of items in each part if n items are split.
+
+    Raises:
+        DataError: if a part would be empty.
+    """
+    of_validation, of_test = round(n * validation), round(n * test)
+    of_train = n - of_validation - of_test
+    for part, count in zip(PARTS, (of_train, of_validation, of_test), strict=True):
+        if count < 1:
+            if n < 3:
+                hint = (
+                    "Three parts need at least three; one long series can be cut with data.window"
+                    " and data.split.by: time"
+                )
+            else:
+                hint = "Change the shares in data.split"
+            raise DataError(
+                f"{name}: of {n} {items} the {part} part would get {max(count, 0)}. {hint}."
+            )
+    return of_train, of_validation, of_test
+
+
+def _split_in_time(series: Series, config: OwnFile) -> tuple[list[Spans], list[str]]:
+    """Split each series by time. The first steps are for training, the next steps for validation
+    and the last steps for testing."""
+    name, window, split = series.name, config.window, config.split
+    if series.target is not None:
+        raise DataError(f"{name}: has separate targets, so there is no series to split by time.")
+    assert window is not None
+    needed = window.source + window.target
+    spans = Spans.of_series(series)
+    L = spans.lengths
+    of_test, of_validation = (np.rint(L * share).astype(np.int64)
+                              for share in (split.test, split.validation))  # fmt: skip
+    sizes = np.stack([L - of_validation - of_test, of_validation, of_test])
+    is_short = (sizes < needed).any(axis=0)
+    usable = np.flatnonzero(~is_short)
+    if not usable.size:
+        part = int(np.flatnonzero(sizes[:, 0] < needed)[0])
+        raise DataError(
+            f"{name}: the {PARTS[part]} part of series {series.ids[0]!r} has {sizes[part, 0]} of"
+            f" its {L[0]} points, but a window needs {needed} (data.window)."
+        )
+    begins = spans.starts + np.concatenate([np.zeros((1, len(L)), np.int64), sizes[:2].cumsum(0)])
+    parts = [Spans(usable, begins[part][usable], sizes[part][usable]) for part in range(3)]
+    return parts, [series.ids[int(k)] for k in np.flatnonzero(is_short)]
+
+
+BLOCK_ROWS = 2**20
+"""Maximum number of rows that are checked for empty cells at a time, unless one series has more."""
+
+
+@dataclass
+class LeftOut:
+    """Series and windows that are left out of the sequences.
+
+    Attributes:
+        too_short: names of series that are too short to be cut.
+        dropped: number of windows that are left out because of empty cells or missing rows.
+        names: names of up to five of these windows.
+    """
+
+    too_short: list[str] = field(default_factory=list)
+    dropped: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def drop(self, count: int, names: Sequence[str]) -> None:
+        self.dropped += count
+        self.names += names[: max(0, 5 - len(self.names))]
+
+
+class Cut(NamedTuple):
+    """The rows of N sources and targets.
+
+    Attributes:
+        series_index: (N,) index of the series from which each sequence is cut.
+        source_starts: (N,) index of the first row of each source.
+        source_lengths: (N,) number of rows in each source.
+        target_starts: (N,) index of the first row of each target.
+        target_lengths: (N,) number of rows in each target.
+    """
+
+    series_index: Integers
+    source_starts: Integers
+    source_lengths: Integers
+    target_starts: Integers
+    target_lengths: Integers
+
+
+def slide_windows(
+    series: Series, spans: Spans, config: OwnFile, source_features: tuple[str, ...],
+    left_out: LeftOut,
+) -> Cut:  # fmt: skip
+    """Return the usable windows over the rows of a part.
+
+    Args:
+        series: all series.
+        spans: the row ranges of the part.
+        config: the data section of the config.
+        source_features: names of the source features.
+        left_out: recorder for the series and windows that are left out.
+
+    Raises:
+        DataError: if no series is long enough for a window.
+    """
+    window = config.window
+    assert window is not None
+    needed = window.source + window.target
+    counts = np.maximum(0, (spans.lengths - needed) // window.stride + 1)
+    counts[spans.lengths < needed] = 0
+    left_out.too_short += [series.ids[int(k)] for k in spans.series_index[counts == 0]]
+    if not counts.any():
+        raise DataError(
+            f"{series.name}: a window needs {needed} points (data.window), and the longest sequence"
+            f" has {spans.lengths.max(initial=0)}."
+        )
+    span = np.repeat(np.arange(len(spans)), counts)
+    of_span = np.arange(len(span)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = spans.starts[span] + of_span * window.stride
+    keep = _usable_windows(series, spans, starts, counts, config, source_features)
+    if not keep.all():
+        named = WindowNames(
+            series.ids, spans.series_index[span],
+            lambda k: series.step(int(starts[k]) + window.source, int(spans.series_index[span[k]])),
+        )  # fmt: skip
+        bad = np.flatnonzero(~keep)
+        left_out.drop(bad.size, [named[int(k)] for k in bad[:5]])
+        starts, span = starts[keep], span[keep]
+    n = len(starts)
+    lengths = (np.broadcast_to(np.int64(size), n) for size in (window.source, window.target))
+    source_lengths, target_lengths = lengths
+    return Cut(
+        spans.series_index[span], starts, source_lengths, starts + window.source, target_lengths
+    )
+
+
+def _usable_windows(
+    series: Series, spans: Spans, starts: Integers, counts: Integers, config: OwnFile,
+    source_features: tuple[str, ...],
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Return a boolean array (windows,) that is True for usable windows.
+
+    With `data.missing: drop_sequence`, a window is usable if it has no empty cell. Otherwise, a
+    window is usable if its source has an observed value of each source feature.
+
+    Args:
+        series: all series.
+        spans: the row ranges of the part.
+        starts: (windows,) index of the first row of each window, in the order of `spans`.
+        counts: (spans,) number of windows in each row range.
+        config: the data section of the config.
+        source_features: names of the source features.
+    """
+    window = config.window
+    assert window is not None
+    keep: NDArray[np.bool_] = np.ones(len(starts), dtype=bool)
+    if not series.empty and config.missing != "drop_sequence":
+        return keep
+    drops = config.missing == "drop_sequence"
+    size = window.source + window.target if drops else window.source
+    columns = [series.columns.index(name) for name in source_features]
+    values, first = series.points.values, 0
+    for block in block_slices(spans.lengths, BLOCK_ROWS):
+        last = first + int(counts[block].sum())
+        if last > first:
+            low = int(starts[first])
+            high = int(spans.starts[block.stop - 1] + spans.lengths[block.stop - 1])
+            empty = np.isnan(values[low:high])
+            cells = empty.any(axis=1, keepdims=True) if drops else ~empty[:, columns]
+            total = np.concatenate([np.zeros((1, cells.shape[1]), np.int64), cells.cumsum(axis=0)])
+            at = starts[first:last] - low
+            found = total[at + size] - total[at]
+            keep[first:last] = (found == 0).all(axis=1) if drops else (found > 0).all(axis=1)
+        first = last
+    return keep
 
 
 class _Features(NamedTuple):

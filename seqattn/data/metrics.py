@@ -23,10 +23,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.row_ranges import MappedPages
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.seasonality import find_season
 from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, ForecastLike, Integers, Sequences
+from seqattn.data.windows import MappedPages
 
 THIS_MODEL = "this model"
 """Name of the model in tables of errors. All other names in these tables belong to baselines."""

@@ -1,159 +1,95 @@
-"""Functions that read series from one or more files."""
+"""Options for reading files."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from seqattn.config import OwnFile
-from seqattn.config.knobs.data import column_names
-from seqattn.data.cache import is_large, load_cached
-from seqattn.data.column_roles import ColumnRoles
-from seqattn.data.file_reader import FileReader
-from seqattn.data.files import (
-    Chunk,
-    ReadOptions,
-    SeenIds,
-    read_all,
-)
-from seqattn.data.intervals import IntervalCounts
-from seqattn.data.merging import merge_series
-from seqattn.data.paths import file_series_names
-from seqattn.data.regularize import regularize
-from seqattn.data.series import Series, infer_spacing
-from seqattn.data.store import SeriesStore
-from seqattn.errors import DataError
+if TYPE_CHECKING:
+    from seqattn.data.column_roles import ColumnRoles
+
+Auto = Literal["auto"]
 
 
-def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
-    """Return the options for reading the files that a config refers to.
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options for reading a file.
 
-    Args:
-        config: the data section of the config.
-        sources_only: whether to read only the source columns, as for a forecast.
+    The value "auto" or None means that the reader detects the value, unless the description of the
+    attribute gives another meaning.
+
+    Attributes:
+        format: csv, tsv, jsonl, json, npz, npy, parquet or arrow. If "auto", the suffix of the file
+            determines the format.
+        layout: layout of a table or of an array with two axes: "long", "wide" or "auto".
+        delimiter: delimiter of a text file.
+        comment: prefix of comment lines in a text file.
+        encoding: encoding of a text file.
+        has_header: whether a text file has a header.
+        skip_rows: number of lines before the header of a text file.
+        decimal: decimal mark of a text file.
+        thousands: thousands separator of a text file, or None if the file has no separator.
+        na_values: words for empty cells in addition to the usual words. If None, only the usual
+            words indicate an empty cell, and `is_training` determines the effect of a number that
+            looks like a missing value.
+        time_format: `strftime` format of dates.
+        series: names of the columns with the series id, or () if all rows are one series.
+        time: names of the columns with the time, or None if the order of the rows is the time
+            order.
+        group: name of the column with the group, or None if there is no group.
+        features: names of the columns to read, in this order, or None for all columns without
+            another role. A feature from a `one_hot` column is named `column=word`.
+        ignore: names of columns to leave out.
+        one_hot: names of columns that contain words. Each word becomes a feature.
+        may_rename: whether to take the columns in order if there are as many columns as features
+            but no column has the name of a feature.
+        is_training: whether a number that looks like a missing value is an error. If False, such a
+            number only causes a note.
+        source_and_target: names of the source features and of the target features in an NPZ file
+            with separate arrays. If None, `features` selects the source features. It also selects
+            the target features if the file has the same feature names for source and target;
+            otherwise, all target features are read.
+        roles: roles of the columns in the training table, or None. These roles may replace the
+            value "auto" of other attributes.
+        max_values: maximum number of values in one sequence of a long table, or None for no limit.
     """
-    requested: list[str] | None = config.features
-    source_and_target = None
-    if config.source_features is not None and config.target_features is not None:
-        source_and_target = tuple(config.source_features), tuple(config.target_features)
-        both = [*config.source_features, *config.target_features]
-        requested = list(dict.fromkeys(config.source_features if sources_only else both))
-    series, time = column_names(config.series), column_names(config.time)
-    return ReadOptions(
-        format=config.format, layout=config.layout, delimiter=config.delimiter,
-        comment=config.comment, encoding=config.encoding, has_header=config.header,
-        skip_rows=config.skip_rows, decimal=config.decimal, thousands=config.thousands,
-        na_values=None if config.na_values is None else tuple(config.na_values),
-        time_format=config.time_format,
-        series="auto" if config.series == ["auto"] else series,
-        time="auto" if config.time == ["auto"] else time or None,
-        group=config.group, ignore=tuple(config.ignore or ()), one_hot=tuple(config.one_hot or ()),
-        features=None if requested is None else tuple(requested),
-        source_and_target=None if sources_only else source_and_target,
-    )  # fmt: skip
 
+    format: str = "auto"
+    layout: str = "auto"
+    delimiter: str | None = None
+    comment: str | None = None
+    encoding: str | None = None
+    has_header: bool | None = None
+    skip_rows: int = 0
+    decimal: str = "auto"
+    thousands: str | None = "auto"
+    na_values: tuple[str, ...] | None = None
+    time_format: str | None = None
+    series: tuple[str, ...] | Auto = "auto"
+    time: tuple[str, ...] | Auto | None = "auto"
+    group: str | None = None
+    features: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    one_hot: tuple[str, ...] = ()
+    may_rename: bool = False
+    is_training: bool = True
+    source_and_target: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    roles: ColumnRoles | None = None
+    max_values: int | None = None
 
-def read_series(
-    path: str, files: Sequence[Path], config: OwnFile, roles: ColumnRoles | None = None
-) -> Series:
-    """Read the series from the files of a part.
+    @property
+    def number_columns(self) -> tuple[str, ...] | None:
+        """Names of the features that are numeric columns, or None for all numeric columns."""
+        if self.features is None:
+            return None
+        return tuple(name for name in self.features if not self._is_word(name))
 
-    Args:
-        path: the path as the user typed it.
-        files: the files that the path refers to.
-        config: the data section of the config.
-        roles: roles of the columns in the training part, to read another part in the same way, or
-            None to infer the roles.
+    def words(self, column: str) -> tuple[str, ...] | None:
+        """Return the words of a one-hot column that `features` selects. If `features` selects none
+        of them, return None, which stands for all words."""
+        begin = f"{column}="
+        found = [n.removeprefix(begin) for n in self.features or () if n.startswith(begin)]
+        return tuple(found) or None
 
-    Raises:
-        DataError: if the files cannot be used as the config specifies.
-        StorageError: if the cache cannot be written or read.
-    """
-    options = replace(make_read_options(config), roles=roles)
-    if config.cache == "always" or (config.cache == "auto" and is_large(files)):
-        cache_key = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
-        cache_key += f" {config.target_features} {config.source_length or config.target_length}"
-        cache_key += f" {file_series_names(path, files)}" if len(files) > 1 else ""
-        return load_cached(files, cache_key, path,
-            lambda store: _fill_store(store, path, files, options, config),
-        )  # fmt: skip
-    if len(files) == 1:
-        chunk = read_all(files[0], options)
-        series = regularize(chunk, str(files[0]), config, infer_spacing(chunk))
-        return replace(series, digests={str(files[0]): file_digest(files[0])})
-    store = SeriesStore()
-    return store.series(path, _fill_store(store, path, files, options, config))
-
-
-def _fill_store(
-    store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
-) -> dict[str, str]:
-    """Add all series of the files to a store, and return the SHA-256 digest of each file by file
-    name."""
-    reader = FileReader(path, files, options)
-    if not _add_chunks(store, reader.chunks, config):
-        store.clear()
-        with store.sibling() as raw:
-            for file, chunk in reader.chunks():
-                raw.add(Series(file, chunk.ids, chunk.points, chunk.order, None, chunk.groups,
-                               notes=chunk.notes, roles=chunk.roles))  # fmt: skip
-            merged = raw.finish(path)
-            _add_chunks(store, lambda: ((path, one) for one in merge_series(merged, path)), config)
-    if store.first is None:
-        raise DataError(f"{path}: has no rows.")
-    store.notes |= dict.fromkeys(reader.notes)
-    return {str(file): file_digest(file) for file in files}
-
-
-def _add_chunks(
-    store: SeriesStore, chunks: Callable[[], Iterator[tuple[str, Chunk]]], config: OwnFile
-) -> bool:
-    """Add series to a store. Return False if a series has rows in several chunks, so that the
-    series must be merged first.
-
-    Args:
-        store: the store, which must be empty.
-        chunks: function that returns an iterator over pairs (name of the file, chunk). The function
-            is called again if series with one or two rows need the step interval of later chunks.
-        config: the data section of the config.
-
-    Raises:
-        DataError: if the config rejects a missing row or an empty cell, or if a series has rows in
-            several chunks but no times.
-    """
-    seen, intervals = SeenIds(), IntervalCounts()
-    error: DataError | None = None
-    for name, chunk in chunks():
-        repeated = seen.find_repeat(chunk.ids)
-        if repeated is not None:
-            if chunk.order is None:
-                raise DataError(
-                    f"{name}: its series {repeated!r} also has rows in another file, and there"
-                    " is no time column, so the order of the rows is unknown. Name the time"
-                    " column (data.time), or give each series a unique name."
-                )
-            return False
-        spacing = infer_spacing(chunk)
-        if spacing is not None:
-            intervals.add(chunk.points.lengths, spacing)
-        if error is None:
-            try:
-                store.add(regularize(chunk, name, config, spacing))
-            except DataError as refused:  # a later file may contain the missing rows
-                error = refused
-    if intervals.differs_in_chunks:
-        store.clear()
-        for name, chunk in chunks():
-            spacing = infer_spacing(chunk, assumed=intervals.common)
-            store.add(regularize(chunk, name, config, spacing))
-    elif error is not None:
-        raise error
-    return True
-
-
-def file_digest(file: Path) -> str:
-    """Return the SHA-256 digest of the content of a file."""
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    def _is_word(self, name: str) -> bool:
+        return any(name.startswith(f"{column}=") for column in self.one_hot)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.grids import Integers, days_of_month
+from seqattn.data.spacing import Integers, days_of_month
 
 DATES, TIMES_OF_DAY = "dates written without dashes", "times of day written without colons"
 

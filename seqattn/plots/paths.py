@@ -21,8 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from seqattn.data.planes import can_share_axes
-from seqattn.data.units import Units, with_unit
+from seqattn.data.units import Units, can_share_axes, with_unit
 from seqattn.plots.style import (
     BLACK,
     BLUE,

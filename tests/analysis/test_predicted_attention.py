@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from seqattn.analysis.evaluation import attention_file, npz
-from seqattn.data.files import lines
+from seqattn.data import json_lines as lines
 from seqattn.models import Seq2SeqModel
 from seqattn.runs.storage import read_arrays
 from tests.conftest import Ended

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from seqattn.cli.data import EXAMPLES
-from seqattn.data.files import ReadOptions, read_all
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 
 VALUES = [[-1.02, -0.97], [-1.05, 1.01], [0.98, -1.10], [0.95, 0.92]]
 

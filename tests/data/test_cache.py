@@ -19,8 +19,9 @@ import torch
 from seqattn import experiments
 from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import Config, OwnFile, resolve
-from seqattn.data import DataSpec, Splits, Windows, cache, load_data, windows
-from seqattn.data.paths import file_series_names, find_files
+from seqattn.data import DataSpec, Splits, Windows, load_data, windows
+from seqattn.data import store as cache
+from seqattn.data.files import file_series_names, find_files
 from seqattn.data.sequences import Sequences
 from seqattn.errors import DataError, StorageError
 from seqattn.experiments.verify_resume import verify_resume
@@ -147,8 +148,8 @@ def test_a_second_start_opens_no_source_file(
         raise AssertionError("a source file is read")
 
     monkeypatch.setattr(builtins, "open", watched)
-    monkeypatch.setattr("seqattn.data.file_reader.read_chunks", forbidden)
-    monkeypatch.setattr("seqattn.data.reading.file_digest", forbidden)
+    monkeypatch.setattr("seqattn.data.many_files.read_chunks", forbidden)
+    monkeypatch.setattr("seqattn.data.many_files.file_digest", forbidden)
     second = load_data(config(folder))
     assert_same(second, first)
     assert second.digests == first.digests
@@ -389,7 +390,7 @@ def test_many_chunks_score_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for a, b in ((one.baselines, other.baselines), (one.fitted, other.fitted)):
         assert a.keys() == b.keys()
         assert list(b.values()) == pytest.approx([a[name] for name in b], rel=1e-9)
-    assert some.train.source_space.unit == pytest.approx(whole.train.source_space.unit, rel=1e-12)
+    assert some.train.source_space.scale == pytest.approx(whole.train.source_space.scale, rel=1e-12)
 
 
 def trained(config: Config, home: Path) -> tuple[list[list[float]], bytes]:

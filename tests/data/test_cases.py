@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.data.files import ReadOptions, read_all
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 from seqattn.errors import AmbiguousData
 from tests.conftest import Ended
 

@@ -114,7 +114,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
     is_removed: bool, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = folder_of(tmp_path / "d", long(20, 0), long(20, 20))
-    from seqattn.data import reading
+    from seqattn.data import many_files as reading
 
     real = reading.file_digest
 

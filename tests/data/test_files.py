@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 
 from seqattn.config import Copy, OwnFile, Polygons, Squares
 from seqattn.data import load_data, tasks
+from seqattn.data.chunk import Chunk, step_text
 from seqattn.data.cutting import make_sources
-from seqattn.data.files import Chunk, ReadOptions, file_format, read_all, read_chunks, step_text
-from seqattn.data.files.sequence_files import write_sequences
-from seqattn.data.files.writing import ForecastSteps, TableWriter, forecast_arrays
-from seqattn.data.regularize import regularize
-from seqattn.data.series import Series, infer_spacing
+from seqattn.data.files import file_format, read_all, read_chunks
+from seqattn.data.reading import ReadOptions
+from seqattn.data.series import Series, infer_spacing, regularize
 from seqattn.data.spacing import Spacing
 from seqattn.data.tables import long
+from seqattn.data.writing import ForecastSteps, TableWriter, forecast_arrays, write_sequences
 from seqattn.errors import DataError, UsageError, install_command
 
 LARGE = 2.0**49

@@ -20,9 +20,10 @@ import pyarrow.parquet
 import pytest
 
 import seqattn
-from seqattn.data.files import Chunk, ReadOptions, read_all
-from seqattn.data.frames import frame_kind, temporary_parquet
-from seqattn.data.pandas_columns import columns_of_pandas
+from seqattn.data.chunk import Chunk
+from seqattn.data.files import read_all
+from seqattn.data.frames import frame_kind, plain_pandas, temporary_parquet
+from seqattn.data.reading import ReadOptions
 from seqattn.errors import DataError, UsageError
 from seqattn.experiments.api import DataNote, Run
 from tests.conftest import Ended
@@ -304,7 +305,7 @@ def test_an_index_of_dates_gets_a_name_that_no_column_has(
 ) -> None:
     days = pd.date_range("2024-01-01", periods=5)
     frame = pd.DataFrame({column: np.arange(5.0) for column in ("x", *taken)}, index=days)
-    assert columns_of_pandas(frame)[0].name == name
+    assert plain_pandas(frame).columns[0] == name
     chunk = read(frame, ReadOptions(is_training=False, features=("x",), time=(name,)))
     assert chunk.order is not None
     np.testing.assert_array_equal(chunk.order, days.to_numpy())
@@ -312,8 +313,8 @@ def test_an_index_of_dates_gets_a_name_that_no_column_has(
 
 def test_two_unnamed_levels_of_dates_get_two_names() -> None:
     index = pd.MultiIndex.from_product([pd.date_range("2024-01-01", periods=n) for n in (2, 3)])
-    columns = columns_of_pandas(pd.DataFrame({"x": np.arange(6.0)}, index=index))
-    assert [column.name for column in columns] == ["time", "time_of_index", "x"]
+    columns = plain_pandas(pd.DataFrame({"x": np.arange(6.0)}, index=index)).columns
+    assert list(columns) == ["time", "time_of_index", "x"]
 
 
 def test_an_index_of_dates_without_a_name_is_the_time() -> None:
@@ -352,9 +353,9 @@ def test_an_index_of_dates_without_a_name_is_the_time() -> None:
     (pl.LazyFrame({"x": [1.0]}), "got a polars.LazyFrame. Collect it first"),
     (pa.table([[1], [2]], names=["a", "a"]), "have one name"),
     (pd.DataFrame({"t": pd.Series([datetime.datetime(2021, 1, 1), pd.Timestamp("2021", tz="UTC")],
-                                  dtype=object)}), "times with a time zone and times without"),
+                                  dtype=object)}), "Could not convert .datetime. to type TIMESTAMP WITH TIME ZONE"),
     (pd.DataFrame({"t": np.array([10**13], dtype="datetime64[s]")}), "dates beyond the year 294247"),
-    (pd.DataFrame({"w": pd.Series(["\ud800"], dtype=object)}), "which is not valid UTF-8 text"),
+    (pd.DataFrame({"w": pd.Series(["\ud800"], dtype=object)}), "cannot encode str as UTF-8"),
     (pd.DataFrame({"x": [1.0, np.inf]}), "the DataFrame: row 2, column 'x' is inf"),
 ])  # fmt: skip
 def test_what_no_table_holds_is_refused(frame: Any, words: str) -> None:

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from seqattn.config import OwnFile
+from seqattn.data import json_lines as lines
 from seqattn.data import load_data
-from seqattn.data.files import ReadOptions, lines, read_all
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 from seqattn.errors import DataError
 
 ROWS = [{"t": t, "x": t / 2, "y": -t} for t in range(6)]

@@ -11,7 +11,8 @@ import pytest
 
 from seqattn.config import OwnFile
 from seqattn.data import Splits, load_data
-from seqattn.data.files import ReadOptions, read_all
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 from seqattn.errors import AmbiguousData
 from tests.conftest import Ended
 

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqattn.data.files import Chunk, ReadOptions, read_all, read_chunks
-from seqattn.data.files.sentinels import SENTINELS, _FeatureCounts
+from seqattn.data.chunk import Chunk
+from seqattn.data.files import read_all, read_chunks
+from seqattn.data.reading import ReadOptions
+from seqattn.data.sentinels import SENTINELS, _FeatureCounts
 from seqattn.errors import AmbiguousData
 
 

@@ -24,8 +24,7 @@ from seqattn.data.file_dataset import target_series
 from seqattn.data.least_squares import least_squares
 from seqattn.data.metrics import Errors, InSample, SeriesTable
 from seqattn.data.naive import drift, last_value, seasonal_naive
-from seqattn.data.regularize import regularize
-from seqattn.data.series import Spans
+from seqattn.data.series import Spans, regularize
 from seqattn.errors import DataError
 from tests.conftest import in_spaces_of, whole
 
@@ -334,7 +333,7 @@ def test_targets_that_a_file_keeps_apart_are_series_of_their_own(tmp_path: Path)
 
 def test_target_series_are_the_target_columns(tmp_path: Path) -> None:
     from seqattn.data.files import read_all
-    from seqattn.data.reading import make_read_options
+    from seqattn.data.many_files import make_read_options
 
     values = weekly(1, 50)
     values[[3, 9], 1] = NAN

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seqattn.data.files import ReadOptions, lines, read_all
+from seqattn.data import json_lines as lines
+from seqattn.data.files import read_all
 from seqattn.data.inspect import inspect_file
+from seqattn.data.reading import ReadOptions
 from seqattn.errors import AmbiguousData
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from seqattn.config import OwnFile
 from seqattn.data import load_data
-from seqattn.data.files.writing import ForecastSteps
 from seqattn.data.spacing import Frequency, Spacing
+from seqattn.data.writing import ForecastSteps
 from seqattn.errors import DataError
 from tests.conftest import ROOT, Ended
 

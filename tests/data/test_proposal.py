@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqattn.data.proposal import propose_window
+from seqattn.data.inspect import propose_window
 from seqattn.data.spacing import Frequency
 from tests.conftest import Ended
 

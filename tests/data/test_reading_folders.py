@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from seqattn.config import OwnFile
-from seqattn.data import merging
-from seqattn.data.paths import find_files
-from seqattn.data.reading import read_series
+from seqattn.data import many_files as merging
+from seqattn.data.files import find_files
+from seqattn.data.many_files import read_series
 from seqattn.data.series import Series
 from seqattn.data.spacing import Frequency
 from seqattn.data.tables import long

@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 from seqattn.data import files
-from seqattn.data.files import Chunk, ReadOptions, blocks, read_all, read_chunks
-from seqattn.data.files.lines import read_json_lines
+from seqattn.data import json_lines as blocks
+from seqattn.data.chunk import Chunk
+from seqattn.data.files import read_all, read_chunks
+from seqattn.data.json_lines import read_json_lines
+from seqattn.data.reading import ReadOptions
 from seqattn.data.tables import piped
 from seqattn.data.tables.piped import read_piped_table
 from seqattn.errors import DataError

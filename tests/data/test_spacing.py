@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from seqattn.config import OwnFile
 from seqattn.data import Splits, load_data
-from seqattn.data.files.writing import ForecastSteps
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.data.undashed import as_dashed_date
+from seqattn.data.writing import ForecastSteps
 from seqattn.errors import DataError
 from tests.conftest import Ended
 

@@ -18,8 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqattn.data.files import Chunk, ReadOptions, read_all, read_chunks
+from seqattn.data.chunk import Chunk
+from seqattn.data.files import read_all, read_chunks
 from seqattn.data.inspect import inspect_file
+from seqattn.data.reading import ReadOptions
 from seqattn.data.tables import wide
 from seqattn.errors import AmbiguousData, DataError, SeqattnError
 from tests.conftest import Ended

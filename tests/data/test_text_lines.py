@@ -10,7 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from seqattn.data.files import ReadOptions, read_all
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 from seqattn.data.tables.piped import read_piped_table
 from seqattn.errors import DataError
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from seqattn.data.files import ReadOptions, read_all
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 from seqattn.errors import AmbiguousData, DataError
 
 GERMAN = ["987", "995", "1.003", "1.010", "999", "1.020", "950", "948"]

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seqattn.data.files import Chunk, ReadOptions, read_all
+from seqattn.data.chunk import Chunk
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 from seqattn.errors import DataError
 
 START = datetime(2020, 1, 1)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from seqattn.data.files import ReadOptions, read_all
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 from seqattn.data.tables import connection
 from seqattn.errors import AmbiguousData
 

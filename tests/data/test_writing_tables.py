@@ -18,11 +18,13 @@ import pytest
 from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.data import inspect as reader
-from seqattn.data import reading
-from seqattn.data.files import ReadOptions, read_all, step_text
-from seqattn.data.files.writing import TableWriter
+from seqattn.data import many_files as reading
+from seqattn.data.chunk import step_text
+from seqattn.data.files import read_all
+from seqattn.data.reading import ReadOptions
 from seqattn.data.spacing import Spacing
 from seqattn.data.table_style import TableStyle
+from seqattn.data.writing import TableWriter
 from seqattn.errors import DataError, UsageError, install_command
 from tests.conftest import ROOT, Ended
 from tests.real_files import FOLDER, TINY, options_of
@@ -182,7 +184,7 @@ def test_parts_of_an_id_are_kept_apart(tmp_path: Path) -> None:
 KILLED = """
 import io, sys
 import numpy as np
-from seqattn.data.files.writing import TableWriter
+from seqattn.data.writing import TableWriter
 writer = TableWriter(io.BytesIO(), sys.argv[1], ["x"])
 for k in range(3):
     writer.write([str(k)], np.ones((1, 1000)), np.ones((1, 1000, 1)))

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import seqattn
 from seqattn.config import Config, read_stored
-from seqattn.data.reading import file_digest
+from seqattn.data.many_files import file_digest
 from seqattn.errors import CheckpointError, DataError, UsageError
 from seqattn.experiments.run_environment import find_git_revision
 from tests.conftest import SMALL

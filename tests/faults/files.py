@@ -188,7 +188,7 @@ def _named(home: Path, word: str, made: Path) -> None:
     from seqattn.cli.output import escape_controls
     from seqattn.config import OwnFile, resolve
     from seqattn.data import DataSpec, load_data
-    from seqattn.data.files.writing import forecast_arrays
+    from seqattn.data.writing import forecast_arrays
     from seqattn.models import FeatureSpec, build_model
     from seqattn.plots import as_bytes
     from seqattn.plots.run_pictures import attention_picture, predictions_picture

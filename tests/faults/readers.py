@@ -35,7 +35,7 @@ def good_files(home: Path) -> dict[str, bytes]:
     """A small file of every kind, by name."""
     from seqattn.config import Squares, resolve
     from seqattn.data import load_data
-    from seqattn.data.files.sequence_files import write_sequences
+    from seqattn.data.writing import write_sequences
     from seqattn.experiments import train_one
     from seqattn.runs import RunFolder
 
@@ -58,7 +58,8 @@ def good_files(home: Path) -> dict[str, bytes]:
 def reader_of(name: str) -> Callable[[Path], Any]:
     """What reads a file of that name."""
     from seqattn.config import resolve
-    from seqattn.data.files import ReadOptions, read_chunks
+    from seqattn.data.files import read_chunks
+    from seqattn.data.reading import ReadOptions
     from seqattn.runs import RunFolder
     from seqattn.runs.storage import read_arrays
     from seqattn.training import load_model

@@ -25,7 +25,7 @@ from seqattn.analysis.comparison import read_comparison
 from seqattn.cli.progress import PanelDisplay, sparkline
 from seqattn.cli.text_heatmap import print_weights
 from seqattn.config import resolve
-from seqattn.data.planes import can_share_axes
+from seqattn.data.units import can_share_axes
 from seqattn.errors import CheckpointError, DataError, Interrupted, install_command
 from seqattn.plots import attention_figure, run_pictures
 from seqattn.plots.attention import Layout

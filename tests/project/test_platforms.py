@@ -19,8 +19,9 @@ import pytest
 from seqattn import experiments
 from seqattn.cli import stop_signals
 from seqattn.config import resolve
-from seqattn.data import row_ranges
-from seqattn.data.files import blocks, temporary
+from seqattn.data import json_lines as blocks
+from seqattn.data import windows as row_ranges
+from seqattn.data.tables import connection as temporary
 from seqattn.errors import Interrupted
 from seqattn.runs.storage import (
     allow_open_files,

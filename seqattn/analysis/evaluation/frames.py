@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from seqattn.analysis.evaluation.forecasts import free_run
 from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_sources
 from seqattn.data import Sequences
-from seqattn.data.files import Chunk
-from seqattn.data.files.writing import SEQUENCE, STEP, ForecastSteps
+from seqattn.data.chunk import Chunk
 from seqattn.data.frames import NAME, frame_kind, frame_notes, temporary_parquet
+from seqattn.data.writing import SEQUENCE, STEP, ForecastSteps
 from seqattn.errors import DataError
 from seqattn.training import LoadedModel
 

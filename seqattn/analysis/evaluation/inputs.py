@@ -14,12 +14,17 @@ from numpy.typing import NDArray
 from seqattn.config import Draft, OwnFile, as_plain
 from seqattn.config.sections import READING_KEYS
 from seqattn.data import DataSpec, Sequences
-from seqattn.data.cutting import cut_at_length, cut_series, make_sources
-from seqattn.data.file_dataset import check_observed, rename_features
-from seqattn.data.files import SUFFIXES, Chunk, read_all, read_chunks
-from seqattn.data.notes import describe_dropped, describe_dropped_series, too_short_notes
-from seqattn.data.reading import make_read_options
-from seqattn.data.regularize import regularize
+from seqattn.data.chunk import Chunk
+from seqattn.data.cutting import LeftOut, cut_at_length, cut_series, make_sources
+from seqattn.data.file_dataset import (
+    check_observed,
+    describe_dropped,
+    describe_dropped_series,
+    rename_features,
+    too_short_notes,
+)
+from seqattn.data.files import SUFFIXES, read_all, read_chunks
+from seqattn.data.many_files import make_read_options
 from seqattn.data.series import (
     Series,
     Spans,
@@ -27,9 +32,9 @@ from seqattn.data.series import (
     has_separate_columns,
     infer_spacing,
     keep_last_rows,
+    regularize,
     select_rows,
 )
-from seqattn.data.sliding import LeftOut
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.errors import DataError, UsageError, counted
 from seqattn.training import LoadedModel

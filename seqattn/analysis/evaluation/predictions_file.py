@@ -52,7 +52,7 @@ class ForecastSpool(Spool):
     def write(self, path: Path) -> None:
         """Write `predictions.npz`.
 
-        The file contains the arrays that `seqattn.data.files.writing.forecast_arrays` returns for
+        The file contains the arrays that `seqattn.data.writing.forecast_arrays` returns for
         known targets. The file also contains the times of the steps, if the times are known, and
         the alignment, if the alignment is known.
         """

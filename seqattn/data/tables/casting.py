@@ -1,5 +1,4 @@
-"""Functions that infer whether columns contain numbers, times or words, and that build the SQL for
-casting the columns."""
+"""Inference of the kinds of columns: numbers, times or words, and the SQL that casts them."""
 
 from __future__ import annotations
 
@@ -7,19 +6,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.sentinels import na_numbers
-from seqattn.data.tables.column import MIN_MATCHING_SHARE, NA_VALUES, Column, bad_cells
-from seqattn.data.tables.connection import literal
-from seqattn.data.tables.header import is_like_value
-from seqattn.data.tables.numerals import (
+from seqattn.data.reading import ReadOptions
+from seqattn.data.sentinels import na_numbers
+from seqattn.data.tables.columns import (
     DECORATED,
+    MIN_MATCHING_SHARE,
+    NA_VALUES,
+    Column,
     ambiguous_point,
+    bad_cells,
     decorated_example,
     find_numeral,
 )
+from seqattn.data.tables.connection import literal
 from seqattn.data.tables.table import ROWS, Table
-from seqattn.data.tables.time_formats import find_formatted_time, find_time_column
+from seqattn.data.tables.text import is_like_value
+from seqattn.data.tables.times import find_formatted_time, find_time_column
 
 SPACES = " \t\u00a0"
 """Characters that are stripped from cells."""
@@ -155,18 +157,16 @@ def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | Non
             time = find_formatted_time(table, name, text, options)
             if time is not None:
                 return time
-        return Column(name, "number", _number_sql(table, cell, options), text)
+        return Column(name, "number", _number_sql(cell, options), text)
     if kind.strip('"') == "NULL":
         return Column(name, "empty", "CAST(NULL AS DOUBLE)", "CAST(NULL AS VARCHAR)")
     return Column(name, "words", text, text, note=f"contains {kind}")
 
 
-def _number_sql(table: Table, cell: str, options: ReadOptions) -> str:
+def _number_sql(cell: str, options: ReadOptions) -> str:
     """Return an SQL expression for a cell of a numeric type. The expression is NULL if the cell
     counts as empty."""
     number = f"CAST({cell} AS DOUBLE)"
-    if table.is_text:
-        return number
     marks = na_numbers(options)
     is_mark = f" OR {number} IN {_sql_list(marks)}" if marks else ""
     return f"(CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END)"

@@ -4,14 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqattn.data.files.options import ReadOptions
+from seqattn.data.reading import ReadOptions
 from seqattn.data.tables.casting import infer_columns
-from seqattn.data.tables.column import Column
+from seqattn.data.tables.columns import Column
 from seqattn.data.tables.names import check_names
-from seqattn.data.tables.row_order import are_in_order, distinct
 from seqattn.data.tables.table import ROW, ROWS, Table
-from seqattn.data.tables.time_columns import TimeColumn, to_time_column
+from seqattn.data.tables.times import TimeColumn, to_time_column
 from seqattn.errors import NoRows
+
+
+def distinct(*sql: str) -> str:
+    """Return an SQL expression that counts the distinct combinations of values by their 64-bit
+    hashes."""
+    return f"count(DISTINCT hash({', '.join(sql)}))"
+
+
+def are_in_order(table: Table, keys: Sequence[str], step: str) -> bool:
+    """Return whether the rows of each series are contiguous and have strictly increasing times. If
+    rows before the last row were removed from the table, return False.
+
+    Args:
+        table: the rows.
+        keys: SQL expressions for the series id columns; empty if all rows are one series.
+        step: SQL expression for the time.
+    """
+    rows = f"count(*) = max({ROW})"  # False if a row before the last row was removed
+    groups = distinct(*keys) if keys else "least(count(*), 1)"
+    is_complete, num_series = table.measure(rows, groups)
+    if not is_complete:
+        return False
+    cells = [*keys, step]
+    pairs = ", ".join(f"{sql} AS k{i}, lag({sql}) OVER () AS p{i}" for i, sql in enumerate(cells))
+    last = len(keys)
+    same = " AND ".join(f"k{i} = p{i}" for i in range(last)) or f"p{last} IS NOT NULL"
+    sql = (
+        f"SELECT count(*) FILTER (({same}) IS NOT TRUE), count(*) FILTER (({same}) AND"
+        f" (k{last} > p{last}) IS NOT TRUE) FROM (SELECT {pairs} FROM {ROWS})"
+    )
+    changes, backwards = table.one_cached(sql)
+    return bool(changes == num_series and not backwards)
+
 
 IGNORED_BY_USER = "by data.ignore"
 ROUNDING = 1e-12

@@ -10,19 +10,17 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from seqattn.data.files.blocks import read_line_blocks
-from seqattn.data.files.chunk import MAX_LINE_BYTES, Chunk, Ragged, concat_chunks
-from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.temporary import named_file
-from seqattn.data.tables import DELIMITERS, infer_layout, match_feature_names, table_chunks
+from seqattn.data.chunk import MAX_LINE_BYTES, Chunk, Ragged, concat_chunks
+from seqattn.data.json_lines import read_line_blocks
+from seqattn.data.reading import ReadOptions
 from seqattn.data.tables.casting import cleaned_text
+from seqattn.data.tables.connection import named_file
 from seqattn.data.tables.names import SERIES_NAMES, SURE_SERIES, TIME_NAMES, fold_name
+from seqattn.data.tables.read import DELIMITERS, infer_layout, match_feature_names, table_chunks
 from seqattn.data.tables.roles import LongLayout, check_later_rows
-from seqattn.data.tables.table import ROWS, Table
-from seqattn.data.tables.text_format import TextFormat
-from seqattn.data.tables.text_table import open_text_table
-from seqattn.data.tables.tidy import clean_rows
-from seqattn.data.tables.wide_layout import WideLayout
+from seqattn.data.tables.table import ROWS, Table, clean_rows, open_text_table
+from seqattn.data.tables.text import TextFormat
+from seqattn.data.tables.wide import WideLayout
 from seqattn.errors import AmbiguousData, DataError
 
 BLOCK_BYTES = 2**22
@@ -60,7 +58,7 @@ def read_piped_table(raw: BinaryIO, name: str, options: ReadOptions, kind: str) 
         with named_file(".csv") as file:
             file.write(block)
             file.flush()
-            with open_text_table(Path(file.name), name, form, None, lines) as table:
+            with open_text_table(Path(file.name), name, form, lines) as table:
                 count = len(table)
                 table.line = _line_counter(rows)
                 clean_rows(table, is_last=False)

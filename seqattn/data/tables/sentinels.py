@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from seqattn.data.files.options import ReadOptions
-from seqattn.data.files.sentinels import MARKS, Others, Suspect, check_suspect
-from seqattn.data.tables.column import Column
+from seqattn.data.reading import ReadOptions
+from seqattn.data.sentinels import MARKS, Others, Suspect, check_suspect
+from seqattn.data.tables.columns import Column
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.table import ROWS, Table
 

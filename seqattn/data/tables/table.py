@@ -2,23 +2,301 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import base64
+import csv
+import gzip
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.data.files.chunk import MAX_LINE_BYTES, first_line
-from seqattn.data.files.lines import check_json_lines
-from seqattn.data.tables.connection import connect, literal, quote_name, sql_call
-from seqattn.data.tables.durations import read_durations
+from seqattn.data.chunk import MAX_LINE_BYTES, first_line
+from seqattn.data.json_lines import check_json_lines
+from seqattn.data.setting_names import setting
+from seqattn.data.tables.connection import (
+    connect,
+    literal,
+    named_file,
+    quote_name,
+    read_lines,
+    sql_call,
+)
+from seqattn.data.tables.text import TextFormat, without_comments
 from seqattn.errors import DataError, UsageError, install_command
 
 if TYPE_CHECKING:
     import duckdb
 
+
+def line_of_row(path: Path, form: TextFormat, row: int) -> int | None:
+    """Return the number of the line on which a row begins, counted from 1. Return None if the file
+    is compressed or has no such row.
+
+    Args:
+        path: the file.
+        form: format of the file.
+        row: number of the row, counted from 1 after the header.
+    """
+    if path.suffix.lower() in (".gz", ".zst"):
+        return None
+    with path.open(encoding=form.encoding, errors="replace", newline="") as file:
+        line_numbers: list[int] = []
+
+        def rows() -> Iterator[str]:
+            for at, line in _table_lines(file, form):
+                if line.strip() or len(form.header) == 1:
+                    line_numbers.append(at)
+                    yield line if line.strip() else '""\n'
+
+        reader = csv.reader(rows(), delimiter=form.delimiter)
+        target_row = row + form.has_header
+        begin = 0
+        for at, _ in enumerate(reader, start=1):
+            if at == target_row:
+                return line_numbers[begin]
+            begin = reader.line_num
+    return None
+
+
+def _table_lines(lines: Iterable[str], form: TextFormat) -> Iterator[tuple[int, str]]:
+    """Yield pairs (line number, line) without comments and without the lines before the header.
+    Lines are counted from 1."""
+    lines = iter(lines)
+    for _ in itertools.islice(lines, form.skip):
+        pass
+    for at, line in without_comments(lines, form.comment, form.delimiter):
+        yield form.skip + at + 1, line.removeprefix("\ufeff") if form.skip + at == 0 else line
+
+
+def to_plain_lines(lines: Iterable[str], form: TextFormat, removed: list[int]) -> Iterator[bytes]:
+    """Yield the lines of a table in UTF-8, without comments and without the lines before the
+    header. If the delimiter is a space, replace several spaces between two cells with one space.
+
+    Args:
+        lines: all lines of the file.
+        form: format of the file.
+        removed: list to which the numbers of the removed lines are appended.
+    """
+    expected = 1
+    for at, line in _table_lines(lines, form):
+        removed += range(expected, at)
+        expected = at + 1
+        is_spaced = form.delimiter == " " and line.strip()
+        yield (_with_single_spaces(line) if is_spaced else line).encode()
+
+
+def _with_single_spaces(line: str) -> str:
+    cells = next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True))
+    row = io.StringIO()
+    csv.writer(row, delimiter=" ", lineterminator="\n").writerow(cells)
+    return row.getvalue()
+
+
+def original_line(line: int, removed: Sequence[int]) -> int:
+    """Return the number of a line in the file.
+
+    Args:
+        line: number of the line in a copy of the file that lacks some lines.
+        removed: numbers of the lines that the copy lacks, in increasing order.
+    """
+    for at in removed:
+        if at > line:
+            break
+        line += 1
+    return line
+
+
+ENCODINGS = ("utf-8", "utf-16", "latin-1")
+"""Encodings that the database can read."""
+
+
+@contextmanager
+def open_text_table(
+    path: Path, name: str, form: TextFormat, lines_before: int | None = None
+) -> Iterator[Table]:
+    """Load a CSV or TSV file.
+
+    Args:
+        path: the file.
+        name: name of the file, for messages.
+        form: format of the file.
+        lines_before: number of lines before this block from a pipe, or None for a whole file.
+
+    Raises:
+        DataError: if the file cannot be read or its rows have different numbers of cells.
+    """
+    with connect(name) as connection, _readable_file(path, name, form) as file:
+        width = len(form.header)
+        options: dict[str, Any] = {
+            "header": form.has_header, "auto_detect": False, "all_varchar": True,
+            "delim": form.delimiter, "quote": '"', "escape": '"', "comment": "",
+            "skip": file.skip, "encoding": file.encoding,
+            "max_line_size": MAX_LINE_BYTES, "buffer_size": 2 * MAX_LINE_BYTES,
+            "columns": {f"c{i}": "VARCHAR" for i in range(width)}, "hive_partitioning": False,
+        }  # fmt: skip
+        for more in ({}, {"strict_mode": False}):  # the second attempt allows mixed line endings
+            try:
+                source = sql_call("read_csv", file.path, **options, **more)
+                connection.execute(
+                    f"CREATE OR REPLACE TEMP TABLE {ROWS} AS"
+                    f" SELECT row_number() OVER () AS {ROW}, * FROM {source}"
+                )
+            except read_errors() as error:
+                if more or "state machine" not in str(error):
+                    raise _text_error(error, name, form, lines_before, file.removed) from None
+            else:
+                break
+
+        def line(row: int) -> str:
+            at = line_of_row(path, form, row)
+            return f"row {row}" if at is None else f"line {at}"
+
+        yield Table(
+            connection, name, form.header, ("VARCHAR",) * width, line, True, list(form.notes),
+            delimiter=form.delimiter,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _ReadableFile:
+    """A file that the database can read.
+
+    Attributes:
+        path: the file.
+        encoding: its encoding.
+        skip: number of lines to skip.
+        removed: numbers of the lines that a copy lacks; empty for the original file.
+    """
+
+    path: Path
+    encoding: str
+    skip: int = 0
+    removed: list[int] = field(default_factory=list)
+
+
+@contextmanager
+def _readable_file(path: Path, name: str, form: TextFormat) -> Iterator[_ReadableFile]:
+    """Yield a file that the database can read.
+
+    The file is a copy in UTF-8 if the database lacks the encoding or if spaces separate the cells.
+    It is also a copy if the file has comments, because the database would also remove the end of a
+    line after a comment sign, or if the skipped lines contain quotes, because the database counts
+    a line break in quotes as part of a line.
+    """
+    is_plain = form.delimiter != " " and not form.comment and not form.skips_quotes
+    if is_plain and form.encoding in ENCODINGS:
+        yield _ReadableFile(path, form.encoding, form.skip)
+        return
+    removed: list[int] = []
+    with _open_lines(path, name, form) as lines, named_file(".csv") as copy:
+        try:
+            copy.writelines(to_plain_lines(lines, form, removed))
+        except UnicodeError as error:
+            raise _encoding_error(name, form, error) from None
+        except EOFError:
+            raise DataError(f"{name}: is a damaged gzip file.") from None
+        copy.flush()
+        yield _ReadableFile(Path(copy.name), "utf-8", 0, removed)
+
+
+@contextmanager
+def _open_lines(path: Path, name: str, form: TextFormat) -> Iterator[Iterable[str]]:
+    """Open a text file, which may be compressed, and yield its lines."""
+    if path.suffix.lower() != ".zst":
+        opened = gzip.open if path.suffix.lower() == ".gz" else open
+        with opened(path, "rt", encoding=form.encoding, newline="") as lines:
+            yield lines
+        return
+    if form.encoding != "utf-8":
+        raise DataError(
+            f"{name}: is {form.encoding.upper()}, and compressed with Zstandard. Decompress it"
+            " first: zstd -d"
+        )
+    yield (f"{line}\n" for line in read_lines(path))
+
+
+def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError:
+    found = (
+        f" (byte {error.object[error.start]:#04x})" if isinstance(error, UnicodeDecodeError) else ""
+    )
+    return DataError(
+        f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or set its"
+        f" encoding: {setting('encoding')}."
+    )
+
+
+def _text_error(
+    error: Exception, name: str, form: TextFormat, lines_before: int | None,
+    removed: Sequence[int],
+) -> DataError:  # fmt: skip
+    """Return the error for a text file that the database cannot read."""
+    text = str(error)
+    at = re.search(r"CSV Error on Line: (\d+)", text)
+    original = re.search(r"Original Line: (.*)", text)
+    line = original_line(int(at[1]), removed) + (lines_before or 0) if at else 0
+    where = f"{name}: line {line}" if at else f"{name}:"
+    shown = original[1][:60] if original else ""
+    cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
+    if cells:
+        return DataError(
+            f"{where} has {cells[2]} cells, the header has {cells[1]}: {shown!r}. Correct the"
+            " line; a cell that contains the separator needs quotes."
+        )
+    if "unterminated quote" in text:
+        piped = ", or a line break in quotes, which cannot be read through a pipe"
+        return DataError(
+            f"{where} has a quote that is not closed{'' if lines_before is None else piped}:"
+            f" {shown!r}."
+        )
+    if "unicode" in text.lower() or "encoding" in text.lower():
+        return _encoding_error(where, form, error)
+    if "Maximum line size" in text or "max_line_size" in text:
+        return DataError(
+            f"{where} is longer than {MAX_LINE_BYTES // 2**20} MiB; this is not a table of"
+            " sequences."
+        )
+    return DataError(f"{where} is not valid CSV ({first_line(error)}).")
+
+
+def clean_rows(table: Table, *, is_last: bool = True) -> None:
+    """Remove unnamed empty columns at the end of a table. If a text file has a single column, also
+    remove blank lines at its end.
+
+    Args:
+        table: the table, which is changed in place.
+        is_last: whether the table includes the last rows of the file.
+
+    Raises:
+        DataError: if two columns have the same name.
+    """
+    header = list(table.header)
+    while len(header) > 1 and header[-1] == "" and _is_empty(table, len(header) - 1):
+        header.pop()
+    table.header, table.types = tuple(header), table.types[: len(header)]
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise DataError(f"{table.name}: the column {twice[0]!r} occurs twice. Rename one of them.")
+    if table.is_text and len(header) == 1 and is_last:
+        table.change(
+            f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
+            " WHERE trim(coalesce(c0, '')) <> '')"
+        )
+
+
+def _is_empty(table: Table, index: int) -> bool:
+    text = table.text(table.header[index])
+    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE trim(coalesce({text}, '')) <> ''")
+    return int(count) == 0
+
+
 ROWS = "file_rows"
 ROW = "file_row"
+SECONDS_OF_UNIT = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+"""Length of each unit of durations in seconds."""
 
 
 @dataclass(eq=False)
@@ -40,7 +318,6 @@ class Table:
         empty_words: for each text column that was cleaned, by column name, up to three different
             texts of cells that count as empty, such as "NA".
         delimiter: delimiter of a text file, or None for other files.
-        texts: SQL expression for the text of each typed column of a text file, by column name.
         known: cached results of queries, which are valid until the rows change.
     """
 
@@ -53,7 +330,6 @@ class Table:
     notes: list[str] = field(default_factory=list)
     empty_words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     delimiter: str | None = None
-    texts: dict[str, str] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
@@ -89,8 +365,6 @@ class Table:
 
     def text(self, name: str) -> str:
         """Return an SQL expression for the cells of a column as text."""
-        if name in self.texts:
-            return self.texts[name]
         cell = self.column(name)
         is_text = self.types[self.header.index(name)] == "VARCHAR"
         return cell if is_text else f"CAST({cell} AS VARCHAR)"
@@ -114,7 +388,9 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
             header = tuple(str(row[0]) for row in described)
             types = tuple(str(row[1]) for row in described)
             check_flat(name, dict(zip(header, types, strict=True)))
-            units = read_durations(connection, path) if kind == "parquet" else {}
+            notes = list[str]()
+            has_integers = kind == "parquet" and "BIGINT" in types
+            units = _read_durations(connection, path, notes) if has_integers else {}
             types = tuple("DOUBLE" if n in units else t for n, t in zip(header, types, strict=True))
             columns = ", ".join(
                 f"{quote_name(cell)}{f' * {literal(units[cell])}' if cell in units else ''} AS c{i}"
@@ -129,7 +405,38 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
             if kind == "jsonl":
                 check_json_lines(path, name)
             raise DataError(f"{name}: is a damaged {label} file ({first_line(error)}).") from None
-        yield Table(connection, name, header, types, lambda row: f"row {row}", False)
+        yield Table(connection, name, header, types, lambda row: f"row {row}", False, notes)
+
+
+def _read_durations(
+    connection: duckdb.DuckDBPyConnection, path: Path, notes: list[str]
+) -> dict[str, float]:
+    """Return the length in seconds of the unit of each duration column, by column name.
+
+    Parquet stores durations as integers. Programs that write Parquet with Arrow also store the
+    Arrow schema as metadata, which pyarrow reads. Without pyarrow, a note is appended to `notes`.
+    """
+    found = connection.execute(
+        f"SELECT value FROM {sql_call('parquet_kv_metadata', path)} WHERE key = 'ARROW:schema'"
+    ).fetchall()
+    if not found:
+        return {}
+    try:
+        import pyarrow as pa
+    except ImportError:
+        notes.append(
+            "durations would be read as integers, because pyarrow is not installed; install it:"
+            f" {install_command('data')}"
+        )
+        return {}
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(bytes(found[0][0]))))
+    except (pa.ArrowException, OSError, ValueError):  # Arrow did not write this schema
+        return {}
+    return {
+        field.name: SECONDS_OF_UNIT[field.type.unit]
+        for field in schema if pa.types.is_duration(field.type)
+    }  # fmt: skip
 
 
 def check_flat(name: str, types: Mapping[str, str]) -> None:

@@ -17,8 +17,8 @@ from seqattn.analysis.evaluation.frames import FrameReader
 from seqattn.config import Config, Override
 from seqattn.data import Sequences
 from seqattn.data.frames import frame_kind
-from seqattn.data.row_ranges import interpolate_linearly
 from seqattn.data.sequences import Floats, valid_mask
+from seqattn.data.windows import interpolate_linearly
 from seqattn.errors import DataError, UsageError, counted
 from seqattn.training import LoadedModel
 

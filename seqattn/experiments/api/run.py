@@ -23,7 +23,7 @@ from seqattn.analysis.evaluation.frames import FrameReader, forecast_columns
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.config import Config
 from seqattn.data import Sequences, Splits
-from seqattn.data.files.writing import forecast_arrays
+from seqattn.data.writing import forecast_arrays
 from seqattn.errors import SeqattnError, UsageError
 from seqattn.experiments.api import formats
 from seqattn.experiments.api.arguments import (

@@ -17,7 +17,7 @@ from seqattn.config.files import read_regular_file
 from seqattn.config.plugins import with_used_plugins
 from seqattn.config.shipped_configs import find_config
 from seqattn.data.frames import frame_kind, frame_notes, write_frame
-from seqattn.data.reading import file_digest
+from seqattn.data.many_files import file_digest
 from seqattn.errors import DataError, UsageError
 from seqattn.experiments import (
     Callbacks,

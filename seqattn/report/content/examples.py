@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.planes import can_share_axes
-from seqattn.data.units import Units, with_unit
+from seqattn.data.units import Units, can_share_axes, with_unit
 from seqattn.errors import CheckpointError
 from seqattn.plots.run_pictures import WEIGHT_KEYS
 from seqattn.runs import RunFolder

@@ -1,0 +1,434 @@
+"""The keys of the section `data`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, Tag, model_validator
+
+from seqattn.config.section import (
+    ColumnName,
+    ColumnNames,
+    Count,
+    FileName,
+    Noise,
+    OneOrMore,
+    PathLength,
+    Section,
+    Seed,
+    Share,
+    UnitTexts,
+    Words,
+    check_ordered,
+    contradiction,
+    discriminator,
+    require_key,
+)
+
+
+class Generated(Section):
+    """The keys that all generated tasks have: the numbers of sequences and the seeds."""
+
+    n_train: Count = 256
+    """Number of training sequences."""
+    n_validation: Count = 128
+    """Number of sequences in the validation part, which determines the best epoch."""
+    n_test: Count = 128
+    """Number of sequences in the test part, which is used once, after training."""
+    train_seed: Seed = 13
+    """Seed of the training sequences."""
+    validation_seed: Seed = 17
+    """Seed of the validation sequences, different from the other two seeds."""
+    test_seed: Seed = 19
+    """Seed of the test sequences, different from the other two seeds."""
+
+    @model_validator(mode="after")
+    def _check_seeds(self) -> Self:
+        seeds: dict[int, str] = {}
+        for part in ("train", "validation", "test"):
+            seed = getattr(self, f"{part}_seed")
+            if seed in seeds:
+                raise contradiction(
+                    f"{part}_seed",
+                    f"is {seed}, and so is data.{seeds[seed]}_seed: the two parts would be"
+                    " equal. Give each part a seed of its own",
+                )
+            seeds[seed] = part
+        return self
+
+
+class Squares(Generated):
+    """Noisy squares. The source consists of the first corners of a square, and the target consists
+    of the other corners."""
+
+    kind: Literal["squares"] = "squares"
+    """Name of the task, or `file` for your own sequences."""
+    noise: Noise = 0.1
+    """Standard deviation of the normal noise on every coordinate. The corners are at -1 and 1."""
+    source_length: Annotated[int, Field(ge=1, le=3)] = 2
+    """Number of source corners. The target consists of the other corners."""
+    variable_length: bool = False
+    """Whether sequences have 2, 3 or 4 corners of a square instead of always 4 corners."""
+
+
+class Polygons(Generated):
+    """Regular polygons, randomly rotated and scaled. The source consists of the first corners of a
+    polygon, and the target consists of the other corners."""
+
+    model_config = require_key("kind")
+    kind: Literal["polygons"] = "polygons"
+    """Name of the task, or `file` for your own sequences."""
+    noise: Noise = 0.1
+    """Standard deviation of the normal noise on every coordinate. The distance of each corner from
+    the center is between 0.5 and 1.5."""
+    corners: Annotated[int, Field(ge=3, le=1000)] = 5
+    """Number of corners of each polygon, or of the largest polygon if `min_corners` is set."""
+    min_corners: Annotated[int, Field(ge=3, le=1000)] | None = None
+    """Number of corners of the smallest polygon. The number of corners of each polygon is random,
+    from `min_corners` to `corners`. With `null`, every polygon has `corners` corners."""
+    source_length: Annotated[int, Field(ge=2, le=999)] = 2
+    """Number of source corners. The target consists of the other corners of the polygon."""
+
+    @model_validator(mode="after")
+    def _check_rest(self) -> Self:
+        check_ordered(self, "min_corners", "corners")
+        fewest = self.corners if self.min_corners is None else self.min_corners
+        if self.source_length >= fewest:
+            raise contradiction(
+                "source_length",
+                f"is {self.source_length}, which leaves a polygon of {fewest} corners without"
+                f" a target. Choose 2 to {fewest - 1}",
+            )
+        return self
+
+
+class Paths(Generated):
+    """The keys of the tasks whose sources are random points with coordinates from -1 to 1."""
+
+    noise: Noise = 0.0
+    """Standard deviation of the normal noise on the target."""
+    length: PathLength = 8
+    """Length of each source, or of the longest source if `min_length` is set."""
+    min_length: PathLength | None = None
+    """Length of the shortest source. The length of each source is random, from `min_length` to
+    `length`. With `null`, every source has the length `length`."""
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        check_ordered(self, "min_length", "length")
+        return self
+
+
+class Copy(Paths):
+    """A task in which the target is a copy of the source: target step t equals source step t."""
+
+    model_config = require_key("kind")
+    kind: Literal["copy"] = "copy"
+    """Name of the task, or `file` for your own sequences."""
+
+
+class Reverse(Paths):
+    """A task in which the target consists of the source points in reverse order."""
+
+    model_config = require_key("kind")
+    kind: Literal["reverse"] = "reverse"
+    """Name of the task, or `file` for your own sequences."""
+
+
+class Sort(Paths):
+    """A task in which the target consists of the source points, sorted by their first
+    coordinate."""
+
+    model_config = require_key("kind")
+    kind: Literal["sort"] = "sort"
+    """Name of the task, or `file` for your own sequences."""
+
+
+class Recall(Generated):
+    """A task in which the source consists of key-value pairs and a noisy copy of one key, and the
+    target is the value of this key (associative retrieval with points, Ba et al. 2016, section
+    4.1)."""
+
+    model_config = require_key("kind")
+    kind: Literal["recall"] = "recall"
+    """Name of the task, or `file` for your own sequences."""
+    noise: Noise = 0.1
+    """Standard deviation of the normal noise on the copied key. The coordinates of keys and values
+    are uniformly distributed from -1 to 1."""
+    pairs: Annotated[int, Field(ge=1, le=5000)] = 4
+    """Number of pairs in each source, or in the longest source if `min_pairs` is set. A source has
+    two steps for each pair, and one step for the copied key."""
+    min_pairs: Annotated[int, Field(ge=1, le=5000)] | None = None
+    """Number of pairs in the shortest source. The number of pairs of each source is random, from
+    `min_pairs` to `pairs`. With `null`, every source has `pairs` pairs."""
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> Self:
+        check_ordered(self, "min_pairs", "pairs")
+        return self
+
+
+class Lag(Paths):
+    """A task in which each target step equals the source step `lag` steps earlier, plus noise."""
+
+    model_config = require_key("kind")
+    kind: Literal["lag"] = "lag"
+    """Name of the task, or `file` for your own sequences."""
+    noise: Noise = 0.1
+    """Standard deviation of the normal noise on the target."""
+    lag: PathLength = 4
+    """Number of steps between a target step and its source step."""
+    steps: PathLength = 4
+    """Length T of the target, at most `lag`, so that each target step has a source step."""
+
+    @model_validator(mode="after")
+    def _check_lag(self) -> Self:
+        shortest = self.length if self.min_length is None else self.min_length
+        if self.lag > shortest:
+            raise contradiction(
+                "lag",
+                f"is {self.lag}, but a source may have only {shortest} points. Choose 1 to"
+                f" {shortest}",
+            )
+        if self.steps > self.lag:
+            raise contradiction(
+                "steps",
+                f"is {self.steps}, but only the first {self.lag} points after the source lie"
+                f" data.lag = {self.lag} steps behind a source point. Choose 1 to {self.lag}",
+            )
+        return self
+
+
+class Window(Section):
+    """Sliding windows over series. In a window, the target steps follow the source steps."""
+
+    source: Count
+    """Length of the source."""
+    target: Count
+    """Length of the target."""
+    stride: Count = 1
+    """Number of steps between the starts of two windows."""
+
+
+class Split(Section):
+    """The split of the data into a training, a validation and a test part."""
+
+    by: Literal["sequence", "group", "time"] = "sequence"
+    """What is split. `sequence` splits the sequences at random. `group` splits groups at random; a
+    group consists of all sequences with the same value in the column `data.group`. `time` puts the
+    first steps into the training part and the last steps into the test part. `time` splits each
+    series if `window` is set, and otherwise orders whole series by their first step."""
+    validation: Share = 0.15
+    """Share of the validation part."""
+    test: Share = 0.15
+    """Share of the test part; the rest is the training part."""
+    seed: Seed = 0
+    """Seed of the random split. The seed has no effect with `by: time`."""
+
+    @model_validator(mode="after")
+    def _check_rest(self) -> Self:
+        if self.validation + self.test >= 1:
+            raise contradiction(
+                "test",
+                f"and data.split.validation are {self.test + self.validation:g} together, which"
+                " leaves nothing to train on. Make them less than 1",
+            )
+        return self
+
+
+def column_names(given: list[str] | None) -> tuple[str, ...]:
+    """Return the columns that a key names. For `[auto]` and `null`, return an empty tuple."""
+    return () if given is None or given == ["auto"] else tuple(given)
+
+
+def with_scaling(content: Any) -> Any:
+    """Set `scaling: none` if the section has `normalize: none` and no `scaling`."""
+    if isinstance(content, dict) and content.get("normalize") == "none":
+        return {"scaling": "none", **content}
+    return content
+
+
+def check_normalization(section: Section) -> Section:
+    """Check that `normalize`, `scaling` and `relative` in a section do not contradict each other.
+
+    Raises:
+        PydanticCustomError: if two of the keys contradict each other.
+    """
+    normalize, scaling, relative = (
+        getattr(section, key) for key in ("normalize", "scaling", "relative")
+    )
+    if normalize == "none" and scaling != "none":
+        raise contradiction(
+            "scaling",
+            f"is {scaling}, but data.normalize is none, which scales nothing. Leave scaling out,"
+            " set it to none, or set data.normalize to global",
+        )
+    if normalize == "instance" and relative:
+        raise contradiction(
+            "relative",
+            "is true, but data.normalize: instance takes the level from each sequence already. Set"
+            " relative to false, or data.normalize to global",
+        )
+    return section
+
+
+AUTO = ["auto"]
+
+
+class OwnFile(Section):
+    """Sequences from your own files. `seqattn data check FILE` prints this section for a file."""
+
+    model_config = require_key("kind")
+    kind: Literal["file"] = "file"
+    """Name of the task, or `file` for your own sequences."""
+    path: FileName
+    """A file, a folder of files of the same format (including subfolders), or a pattern such as
+    `data/*.csv`, relative to the working directory. If `validation_path` and `test_path` are set,
+    `path` is only the training part."""
+    validation_path: FileName | None = None
+    """Path of the validation part. `null` means the share `split.validation` of `path`."""
+    test_path: FileName | None = None
+    """Path of the test part. `null` means the share `split.test` of `path`."""
+    format: Literal["auto", "csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow"] = (
+        "auto"
+    )
+    """Format of the files. With `auto`, the suffix determines the format (before .gz or .zst)."""
+    layout: Literal["auto", "long", "wide"] = "auto"
+    """Layout of a table. With `long`, a row is a step. With `wide`, a row is a sequence, with
+    columns such as x_1, y_1, x_2, y_2, or dates. `auto` means `wide` if there are such columns and
+    no time column."""
+    series: OneOrMore | None = AUTO
+    """Column or columns with the series id of a row. `auto` detects the columns from names and
+    values, as `seqattn data check` does. With `null`, all rows of a long table form one series."""
+    time: OneOrMore | None = AUTO
+    """Time column of a long table, with numbers or dates, or several columns, such as a date and an
+    hour. `auto` detects the columns. With `null`, the rows are in order of time."""
+    group: ColumnName | None = None
+    """Column with the group of a sequence, for `split.by: group`."""
+    features: ColumnNames | None = None
+    """Columns of source and target. `null` means all columns without another role."""
+    ignore: ColumnNames | None = None
+    """Columns to leave out. `null` means no columns."""
+    one_hot: ColumnNames | None = None
+    """Columns of words. Each word becomes a feature with the values 0 and 1. `null` means none."""
+    source_features: ColumnNames | None = None
+    """Columns of the source, if the target has other columns. `null` means `features`."""
+    target_features: ColumnNames | None = None
+    """Columns of the target, if the source has other columns. `null` means `features`."""
+    units: UnitTexts | None = None
+    """Units of features, such as `{temperature: degC, demand: MW}`, shown with values and errors.
+    Units do not convert values. `null` means no units."""
+    source_length: Count | None = None
+    """Length of each source. The rest of the sequence is the target."""
+    target_length: Count | None = None
+    """Length of each target, at the end of the sequence. The rest is the source."""
+    window: Window | None = None
+    """Sliding windows over the series of each part. `null` means no windows."""
+    split: Split = Split()
+    """The split of `path` into three parts."""
+    normalize: Literal["none", "global", "instance"] = "global"
+    """`global` applies only `scaling`. `instance` also normalizes by mean and standard deviation of
+    each source, for series with changing level and scale; this also sets the unit of training and
+    validation losses, and `scaling` that of test losses. `none` means `scaling: none`."""
+    scaling: Literal["none", "standard", "minmax", "robust"] = "standard"
+    """Scaling of each feature, fitted on the training part, to mean 0 and standard deviation 1
+    (`standard`), to the interval from -1 to 1 (`minmax`), or to median 0 and interquartile range 1
+    (`robust`; standard deviation 1 if the quartiles are equal). Forecasts are in your units; losses
+    are scaled."""
+    relative: bool = False
+    """Whether the last source step is subtracted from each sequence and added to the forecast. Use
+    `true` for series that drift beyond the levels of the training part."""
+    missing: Literal["refuse", "drop_sequence", "interpolate"] = "refuse"
+    """Handling of empty cells, and of missing rows between evenly spaced steps. `refuse` reports an
+    error. `drop_sequence` leaves out the sequence or window. `interpolate` interpolates source
+    cells linearly within the source (at an end, it repeats the nearest value), and leaves missing
+    target cells out of losses and errors."""
+    spacing: Literal["even", "uneven"] = "even"
+    """Distance of the rows of a series in time. With `even`, all times lie on a grid, such as hours
+    or months, and rows can be missing. With `uneven`, consecutive rows in the order of `time` are
+    one step apart, whatever their times."""
+    na_values: Words | None = None
+    """Words or numbers for empty cells, such as `[-999]`, in addition to the usual words (NA, n/a,
+    null, ?). With `null`, a number such as -999 that is far from all others is an error."""
+    time_format: ColumnName | None = None
+    """strftime format of dates in a text file, such as `%d.%m.%Y`. `null` means automatic
+    detection."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    """Delimiter of cells in a text file. `null` means automatic detection."""
+    decimal: Literal["auto", ".", ","] = "auto"
+    """Decimal mark of numbers in a text file. `auto` means automatic detection."""
+    thousands: Literal["auto", ",", ".", " ", "'"] | None = "auto"
+    """Thousands separator of numbers in a text file. `auto` means automatic detection, and `null`
+    means no separator."""
+    comment: Annotated[str, Field(min_length=1, max_length=2)] | None = None
+    """Prefix of comment lines in a text file. `null` means automatic detection."""
+    skip_rows: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Number of lines before the header of a text file."""
+    header: bool | None = None
+    """Whether a text file has a header. `null` means automatic detection."""
+    encoding: ColumnName | None = None
+    """Encoding of a text file. `null` means automatic detection."""
+    season: Count | None = None
+    """Season length in steps, for the seasonal naive baseline and MASE. With `null`, the season
+    length is estimated from the training series, if they have a season."""
+    cache: Literal["auto", "always", "never"] = "auto"
+    """Whether the values of the files are cached on disk, so that files may be larger than memory
+    and are read only once. `auto` caches files of 32 MiB or more."""
+
+    _set_scaling = model_validator(mode="before")(with_scaling)
+    _check_normalize = model_validator(mode="after")(check_normalization)
+
+    @model_validator(mode="after")
+    def _check_cut(self) -> Self:
+        given = [k for k in ("source_length", "target_length", "window") if getattr(self, k)]
+        if len(given) > 1:
+            raise contradiction(given[1], f"and {given[0]} cannot both be set; remove one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _check_paths(self) -> Self:
+        if (self.validation_path is None) != (self.test_path is None):
+            lacking = "validation_path" if self.validation_path is None else "test_path"
+            raise contradiction(lacking, "is required, since another part has its own path")
+        return self
+
+    @model_validator(mode="after")
+    def _check_group(self) -> Self:
+        if self.split.by == "group" and self.group is None:
+            raise contradiction("group", "must name a column for data.split.by: group")
+        return self
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if self.features is not None and (self.source_features or self.target_features):
+            raise contradiction(
+                "features", "cannot be set with source_features and target_features; remove it"
+            )
+        if (self.source_features is None) != (self.target_features is None):
+            lacking = "source" if self.source_features is None else "target"
+            raise contradiction(f"{lacking}_features", "is required with the other of the two")
+        taken = {self.group: "group"} if self.group else {}
+        for key in ("series", "time"):
+            taken |= dict.fromkeys(column_names(getattr(self, key)), key)
+        for key in ("features", "source_features", "target_features"):
+            names = getattr(self, key) or []
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise contradiction(key, f"names {twice[0]!r} twice")
+            for name in names:
+                if name in taken:
+                    raise contradiction(key, f"names {name!r}, which is data.{taken[name]}")
+        return self
+
+
+Data = Annotated[
+    Annotated[Squares, Tag("squares")]
+    | Annotated[Polygons, Tag("polygons")]
+    | Annotated[Copy, Tag("copy")]
+    | Annotated[Reverse, Tag("reverse")]
+    | Annotated[Sort, Tag("sort")]
+    | Annotated[Recall, Tag("recall")]
+    | Annotated[Lag, Tag("lag")]
+    | Annotated[OwnFile, Tag("file")],
+    discriminator("kind", "squares"),
+]

@@ -1,0 +1,236 @@
+"""The keys of the section `training`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, Tag, model_validator
+
+from seqattn.config.section import (
+    Count,
+    FileName,
+    Probability,
+    Section,
+    contradiction,
+    discriminator,
+    require_key,
+)
+
+
+class TeacherForcingConfig(Section):
+    """The keys that all schedules of teacher forcing have. A random draw decides whether a decoder
+    input is the true previous step or the model's own forecast of this step."""
+
+    coin: Literal["step", "sequence", "element"] = "step"
+    """What one random draw decides: one step of all sequences in the batch (`step`), all steps of
+    one sequence (`sequence`), or one step of one sequence (`element`)."""
+
+
+class ConstantForcing(TeacherForcingConfig):
+    """A probability of teacher forcing that is the same in every epoch."""
+
+    schedule: Literal["constant"] = "constant"
+    """How the probability changes from epoch to epoch."""
+    probability: Probability = 0.5
+    """Probability that the input is the true previous step: 1 means always, and 0 means never."""
+
+
+class LinearForcing(TeacherForcingConfig):
+    """A probability of teacher forcing that changes linearly from `start` to `end` over
+    `over_epochs` epochs (Bengio et al. 2015)."""
+
+    model_config = require_key("schedule")
+    schedule: Literal["linear"] = "linear"
+    """How the probability changes from epoch to epoch."""
+    start: Probability = 1.0
+    """Probability in the first epoch."""
+    end: Probability = 0.0
+    """Probability in the last epoch of `over_epochs` and in all later epochs. With
+    `over_epochs: 1`, the first epoch has the probability `start`, and all later epochs have the
+    probability `end`."""
+    over_epochs: Count | None = None
+    """Number of epochs from `start` to `end`. `null` means all of `training.epochs`."""
+
+
+class ExponentialForcing(TeacherForcingConfig):
+    """A probability of teacher forcing that equals `decay` to the power of the epoch, with epochs
+    counted from 0 (Bengio et al. 2015)."""
+
+    model_config = require_key("schedule")
+    schedule: Literal["exponential"] = "exponential"
+    """How the probability changes from epoch to epoch."""
+    decay: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """Factor by which the probability is multiplied after each epoch. The probability is 1 in the
+    first epoch."""
+
+
+class InverseSigmoidForcing(TeacherForcingConfig):
+    """A probability of teacher forcing that equals k / (k + exp(epoch / k)), with epochs counted
+    from 0 (Bengio et al. 2015)."""
+
+    model_config = require_key("schedule")
+    schedule: Literal["inverse_sigmoid"] = "inverse_sigmoid"
+    """How the probability changes from epoch to epoch."""
+    k: Annotated[float, Field(ge=1, le=1e6)] = 12.0
+    """Number of epochs that sets the speed of the decrease. The probability is 1/2 at epoch k log
+    k."""
+
+
+TeacherForcing = Annotated[
+    Annotated[ConstantForcing, Tag("constant")]
+    | Annotated[LinearForcing, Tag("linear")]
+    | Annotated[ExponentialForcing, Tag("exponential")]
+    | Annotated[InverseSigmoidForcing, Tag("inverse_sigmoid")],
+    discriminator("schedule", "constant"),
+]
+
+
+class ConstantRate(Section):
+    """A constant learning rate."""
+
+    kind: Literal["none"] = "none"
+    """How the learning rate changes from epoch to epoch."""
+
+
+class CosineRate(Section):
+    """A learning rate that follows half a period of a cosine, from `learning_rate` in the first
+    epoch to `minimum` after `over_epochs` epochs, as in torch's `CosineAnnealingLR` (Loshchilov and
+    Hutter 2017, without restarts)."""
+
+    model_config = require_key("kind")
+    kind: Literal["cosine"] = "cosine"
+    """How the learning rate changes from epoch to epoch."""
+    minimum: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Learning rate after `over_epochs` epochs. With 0, later epochs do not change the weights."""
+    over_epochs: Count | None = None
+    """Number of epochs until the learning rate reaches `minimum`. `null` means all of
+    `training.epochs`."""
+
+
+class StepRate(Section):
+    """A learning rate that is multiplied by `factor` at intervals of `every` epochs."""
+
+    model_config = require_key("kind")
+    kind: Literal["step"] = "step"
+    """How the learning rate changes from epoch to epoch."""
+    every: Count = 30
+    """Number of epochs between two changes."""
+    factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Factor by which the learning rate is multiplied."""
+
+
+class PlateauRate(Section):
+    """A learning rate that is multiplied by `factor` when the validation loss stops improving."""
+
+    model_config = require_key("kind")
+    kind: Literal["plateau"] = "plateau"
+    """How the learning rate changes from epoch to epoch."""
+    patience: Count = 10
+    """Number of epochs without a new lowest validation loss before the learning rate changes."""
+    factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Factor by which the learning rate is multiplied."""
+
+
+LearningRateSchedule = Annotated[
+    Annotated[ConstantRate, Tag("none")]
+    | Annotated[CosineRate, Tag("cosine")]
+    | Annotated[StepRate, Tag("step")]
+    | Annotated[PlateauRate, Tag("plateau")],
+    discriminator("kind", "none"),
+]
+
+
+class EarlyStopping(Section):
+    """Early stopping based on the validation loss."""
+
+    patience: Count = 20
+    """Number of epochs without improvement before training stops."""
+    min_delta: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """The loss counts as improved if it decreases by more than this number."""
+
+
+class Training(Section):
+    """The settings of a training run."""
+
+    start_from: FileName | None = None
+    """Run folder or checkpoint file of another run, whose best weights are the initial weights.
+    `null` means random weights. The run must have the same `model` section, features and kind of
+    scaling. Its fitted scaling is kept, because its weights were trained with it. The optimizer and
+    all schedules start anew. If the folder contains runs of many seeds, each seed starts from the
+    run with its own seed. A resumed run does not read the other run again."""
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """Number of passes over the training sequences."""
+    batch_size: Count = 16
+    """Number of sequences in a step. The last step of an epoch uses the remaining sequences."""
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    """The optimizer: Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD."""
+    learning_rate: Annotated[float, Field(gt=0, le=100)] = 0.01
+    """Learning rate of the first epoch."""
+    learning_rate_schedule: LearningRateSchedule = ConstantRate()
+    """How the learning rate changes from epoch to epoch."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Momentum of SGD. The other optimizers use their own moments."""
+    weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """Weight decay. `adam` and `sgd` add the decay to the gradient; `adamw` decouples the decay
+    from the gradient."""
+    clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Gradient clipping: the largest norm of the gradient over all parameters. `null` means no
+    clipping."""
+    teacher_forcing: TeacherForcing = ConstantForcing()
+    """How often the decoder input is the true previous step instead of the model's own forecast."""
+    early_stopping: EarlyStopping | None = None
+    """Early stopping based on the validation loss. `null` means that training never stops early."""
+    compile: Literal["off", "auto", "on"] = "off"
+    """Whether torch.compile compiles one step of the model. With `on`, the step is compiled at the
+    start. With `auto`, seqattn measures the time of the steps, compiles the step if the rest of the
+    training run would take longer than the compilation, and keeps the compiled step only if it is
+    faster; a model with the manual backward pass is not compiled. `on` disables the manual backward
+    pass. In a group of runs, torch may leave some shapes uncompiled, with a warning. Compiled steps
+    round differently, and `auto` depends on measured times, so only a training run with `off` can
+    be repeated bit for bit."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Data type of the matrix products of a training step. With `bfloat16` (torch's autocast), all
+    other operations and the validation still use float32. `bfloat16` is meant for wide models on a
+    GPU, and disables the manual backward pass."""
+    cuda_graphs: bool = True
+    """Whether training on a GPU captures the kernels of a step and of a validation chunk as a CUDA
+    graph, and replays this graph for each batch of the same shape. Small models are several times
+    as fast with graphs. A step that draws random numbers or waits for the GPU is computed without a
+    graph, and `train.log` gives the reason. Models with a
+    part of a plugin are trained without graphs. The key has no effect on the CPU, and none if
+    `compile` is not `off`."""
+    checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
+    """Seconds between two checkpoints. With 0, every step is followed by a checkpoint. Training
+    also writes a checkpoint when it ends, and when a signal stops it."""
+    record_attention: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Number of epochs between two records. A record contains the attention weights of a few
+    validation sequences and the parameters of the model, for reports, `plot-attention --epochs` and
+    `predict --epoch`. `null` means no records. Records do not affect the results of training."""
+
+    def keys_spanning_all_epochs(self) -> list[str]:
+        """Return the keys of the schedules that depend on `epochs`."""
+        forcing, rate = self.teacher_forcing, self.learning_rate_schedule
+        found = []
+        if isinstance(forcing, LinearForcing) and forcing.over_epochs is None:
+            found.append("training.teacher_forcing")
+        if isinstance(rate, CosineRate) and rate.over_epochs is None:
+            found.append("training.learning_rate_schedule")
+        return found
+
+    @model_validator(mode="after")
+    def _check_schedule(self) -> Self:
+        schedule = self.learning_rate_schedule
+        if isinstance(schedule, CosineRate) and schedule.minimum > self.learning_rate:
+            raise contradiction(
+                "learning_rate_schedule",
+                f"has minimum {schedule.minimum}, above learning_rate {self.learning_rate}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_momentum(self) -> Self:
+        if self.momentum > 0 and self.optimizer != "sgd":
+            raise contradiction(
+                "momentum", f"needs optimizer: sgd; {self.optimizer} has moments of its own"
+            )
+        return self

@@ -1,0 +1,319 @@
+"""The columns of a table: whether they contain numbers, times or words, and SQL that casts them.
+
+Each notation of numbers (decimal mark and thousands separator) has a pattern. The pattern that
+matches the most cells of a text column determines the notation of the column. If the comma or the
+point in these cells can be a decimal mark or a thousands separator, the column is ambiguous.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from seqattn.data.chunk import shorten
+from seqattn.data.reading import ReadOptions
+from seqattn.data.setting_names import setting
+from seqattn.data.tables.connection import literal
+from seqattn.data.tables.table import ROW, ROWS, Table
+from seqattn.errors import AmbiguousData, DataError
+
+NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "missing")
+"""Common contents of empty cells, in lower case. The comparison ignores case."""
+MIN_MATCHING_SHARE = 0.8
+"""Minimum fraction of numbers (or dates) in a column at which all other cells count as errors."""
+Kind = Literal["number", "time", "words", "empty"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """The inferred kind of a column, and the SQL that casts the column.
+
+    Attributes:
+        name: name of the column in the file.
+        kind: "number", "time", "words" or "empty".
+        sql: SQL expression for the values, of type DOUBLE, TIMESTAMP or VARCHAR; an empty cell is
+            NULL.
+        text: SQL expression for the text in the file; an empty cell is NULL.
+        formats: `strftime` formats of dates in a text file, or ("quarters",) for quarters. There
+            are several formats if the order of day, month and year is ambiguous.
+        zone: whether the times in the file have a time zone. Such times are converted to UTC.
+        bad: number of invalid cells, and the row of the first invalid cell.
+        decimal: decimal mark in a text file.
+        thousands: thousands separator in a text file, or "" for no separator.
+        decorated: a cell that is a number with a unit or in parentheses, if most cells are numbers.
+            The column then contains words.
+        either: a cell with a comma or point that may be a decimal mark or a thousands separator, or
+            "".
+        note: a note for the user.
+    """
+
+    name: str
+    kind: Kind
+    sql: str
+    text: str
+    formats: tuple[str, ...] = ()
+    zone: bool = False
+    bad: tuple[int, int] = (0, 0)
+    decimal: str = "."
+    thousands: str = ""
+    decorated: str = ""
+    either: str = ""
+    note: str = ""
+
+    @property
+    def empty_count(self) -> str:
+        """SQL expression that counts the empty or invalid cells."""
+        return f"count(*) - count({self.sql})"
+
+    @property
+    def broken_count(self) -> str:
+        """SQL expression that counts the cells that are not integers."""
+        return f"count(*) FILTER ({self.sql} IS NULL OR {self.sql} <> round({self.sql}))"
+
+    @property
+    def range(self) -> tuple[str, str]:
+        """SQL expressions for the smallest and the largest number."""
+        return f"min({self.sql})", f"max({self.sql})"
+
+
+def bad_cells(table: Table, text: str, sql: str) -> tuple[int, int]:
+    """Return the number of cells that are neither empty nor castable, and the row of the first such
+    cell. The row is 0 if there are no such cells."""
+    wrong = f"{text} IS NOT NULL AND ({sql}) IS NULL"
+    count, row = table.one(f"SELECT count(*), min({ROW}) FROM {ROWS} WHERE {wrong}")
+    return count, row or 0
+
+
+EXPONENT = r"([eE][+-]?\d+)?"
+SPACE_SIGNS = "[ \u00a0\u202f\u2009]"
+DECORATED = re.compile(
+    r"([$€£¥]?)\s?[+-]?[\d.,' \u00a0\u202f]*\d[\d.,]*" + EXPONENT + r"\s?([^\d\s.,+-][^\d]*|)"
+    r"|(\()\s?[^()+-]*\d[^()]*\)"
+)
+"""Pattern of a number, which may have a unit, or parentheses instead of a minus sign."""
+THOUSANDS = r"[+-]?(0|[1-9]\d{0,2}(\.\d{3})?)"
+"""Pattern of a number whose point, if it has one, may be a thousands separator."""
+
+
+@dataclass(frozen=True)
+class Numeral:
+    """A notation of numbers.
+
+    Attributes:
+        decimal: decimal mark.
+        thousands: thousands separator, or "" for no separator.
+    """
+
+    decimal: str
+    thousands: str
+
+    @property
+    def pattern(self) -> str:
+        """Regular expression that matches a number in this notation."""
+        mark = re.escape(self.decimal)
+        plain = rf"\d+({mark}\d*)?|{mark}\d+"
+        if self.thousands:
+            sign = SPACE_SIGNS if self.thousands == " " else re.escape(self.thousands)
+            plain = rf"\d{{1,3}}({sign}\d{{3}})+({mark}\d*)?|{plain}"
+        return rf"[+-]?({plain}){EXPONENT}"
+
+    def sql(self, text: str) -> str:
+        """Return SQL that casts a cell to DOUBLE, and gives NULL for a cell in another notation."""
+        digits = text
+        if self.thousands == " ":
+            digits = f"regexp_replace({digits}, {literal(SPACE_SIGNS)}, '', 'g')"
+        elif self.thousands:
+            digits = f"replace({digits}, {literal(self.thousands)}, '')"
+        if self.decimal == ",":
+            digits = f"replace({digits}, ',', '.')"
+        guard = f"regexp_full_match({text}, {literal(self.pattern)})"
+        return f"CASE WHEN {guard} THEN TRY_CAST({digits} AS DOUBLE) END"
+
+    @property
+    def note(self) -> str:
+        """A note for the user, which is "" for the plain notation."""
+        phrases = [f"{self.decimal!r} is the decimal mark"] if self.decimal != "." else []
+        phrases += [f"{self.thousands!r} the thousands separator"] if self.thousands else []
+        return " and ".join(phrases)
+
+
+PLAIN = Numeral(".", "")
+GERMAN = Numeral(",", ".")
+NUMERALS = (
+    PLAIN, Numeral(",", ""), Numeral(".", ","), GERMAN, Numeral(".", " "),
+    Numeral(",", " "), Numeral(".", "'"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class NumeralMatch:
+    """The notation of the numbers of a column.
+
+    Attributes:
+        numeral: the notation.
+        other: another notation that matches and gives different numbers, or None.
+        example: an ambiguous cell, or "" if `other` is None.
+    """
+
+    numeral: Numeral
+    other: Numeral | None = None
+    example: str = ""
+
+
+def allowed_numerals(options: ReadOptions) -> Iterator[Numeral]:
+    """Yield the notations that the options allow."""
+    for numeral in NUMERALS:
+        if options.decimal not in ("auto", numeral.decimal):
+            continue
+        if options.thousands is None and numeral.thousands:
+            continue
+        if options.thousands not in (None, "auto", numeral.thousands):
+            continue
+        yield numeral
+
+
+def find_numeral(
+    table: Table, text: str, n: int, options: ReadOptions, min_share: float
+) -> NumeralMatch | None:
+    """Detect the notation of the numbers of a column. Return None if too few cells are numbers.
+
+    Args:
+        table: the rows.
+        text: SQL expression for the cells.
+        n: number of cells that are not empty.
+        options: the options for reading the table.
+        min_share: minimum fraction of the cells that must be numbers.
+    """
+    numerals = list(allowed_numerals(options))
+    counts = table.one(
+        "SELECT "
+        + ", ".join(f"count({numeral.sql(text)})" for numeral in numerals)
+        + f" FROM {ROWS} WHERE {text} IS NOT NULL"
+    )
+    best_count = max(counts, default=0)
+    if not numerals or best_count < min_share * n or best_count == 0:
+        return None
+    best = numerals[counts.index(best_count)]
+    if best == PLAIN and (point := ambiguous_point(table, text, options)):
+        return NumeralMatch(best, GERMAN, point)
+    other = None
+    if best == Numeral(",", "") and Numeral(".", ",") in numerals:
+        american = Numeral(".", ",")
+        if counts[numerals.index(american)] == best_count:
+            other = american
+    (example,) = (
+        table.one(f"SELECT any_value({text}) FROM {ROWS} WHERE contains({text}, ',')")
+        if other
+        else ("",)
+    )
+    return NumeralMatch(best, other, example or "")
+
+
+def ambiguous_point(table: Table, text: str, options: ReadOptions) -> str:
+    """Return a cell with a point that may be a decimal mark or a thousands separator, or "" if the
+    points of the column are certainly decimal marks.
+
+    A column of fixed decimals such as 12.500 has a point in every cell. Thousands separators are
+    therefore possible only if the points are missing below 1000, or if semicolons separate the
+    cells, as in files with decimal commas.
+
+    Args:
+        table: the rows.
+        text: SQL expression for the cells.
+        options: the options for reading the table.
+    """
+    if GERMAN not in allowed_numerals(options):
+        return ""
+    example, fits, is_large = table.one(
+        f"SELECT arg_min({text}, {ROW}) FILTER (contains({text}, '.')),"
+        f" bool_and(regexp_full_match({text}, {literal(THOUSANDS)})),"
+        f" bool_or(regexp_full_match({text}, '[+-]?[1-9][0-9]{{2}}')) FROM {ROWS}"
+    )
+    return example if example and fits and (is_large or table.delimiter == ";") else ""
+
+
+def is_decorated(word: str) -> bool:
+    """Return whether a cell is a number with a unit, or a negative number in parentheses."""
+    match = DECORATED.fullmatch(word)
+    return match is not None and any((match[1], match[3], match[4]))
+
+
+def decorated_example(sample: Sequence[str]) -> str:
+    """Return a cell that is a number with a unit or in parentheses if at least four fifths of the
+    cells are numbers, with or without these. Otherwise, return ""."""
+    numbers = sum(DECORATED.fullmatch(word) is not None for word in sample)
+    return next(filter(is_decorated, sample), "") if 5 * numbers >= 4 * len(sample) else ""
+
+
+def check_cells(table: Table, column: Column) -> None:
+    """Check that a column has no invalid cells and no ambiguous commas or points.
+
+    Raises:
+        AmbiguousData: if a cell is neither empty nor a value of the same kind as most cells, or if
+            the comma or the point in the numbers of the column may be a decimal mark or a thousands
+            separator.
+        DataError: if a cell repeats the name of the column, or is a number with a unit or in
+            parentheses.
+    """
+    if column.either and column.decimal == ".":
+        raise AmbiguousData(
+            f"{table.name}: column {column.name!r} contains numbers such as {column.either!r}. The"
+            " point can be a thousands separator or a decimal mark. Set"
+            f" {setting('decimal', ',')} for thousands, or {setting('decimal', '.')} for decimals.",
+            ({"decimal": ","}, {"decimal": "."}),
+        )
+    if column.either:
+        raise AmbiguousData(
+            f"{table.name}: column {column.name!r} contains numbers such as {column.either!r}. The"
+            " comma can be a thousands separator or a decimal mark. Set"
+            f" {setting('thousands', ',')} or {setting('decimal', ',')}.",
+            ({"thousands": ","}, {"decimal": ","}),
+        )
+    count, row = column.bad
+    if not count:
+        return
+    (text,) = table.one(f"SELECT {column.text} FROM {ROWS} WHERE {ROW} = {row}")
+    shown = shorten(text)
+    place = f"{table.name}: {table.line(row)}, column {column.name!r} contains {shown!r}"
+    if text == column.name:
+        raise DataError(f"{place}, the name of the column. Remove this line.")
+    if is_decorated(text):
+        raise DataError(
+            f"{place}. Write plain numbers, without units and with a minus sign instead of"
+            " parentheses."
+        )
+    expected = "a number" if column.kind == "number" else "a date"
+    more = f" (and {count - 1} more such cells)" if count > 1 else ""
+    raise AmbiguousData(
+        f"{place}, not {expected}{more}. Correct the cell, or declare it empty:"
+        f" {setting('na_values', [shown])}; or leave the column out:"
+        f" {setting('ignore', [column.name])}.",
+        ({"na_values": text}, {"ignore": column.name}),
+    )
+
+
+def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
+    """Describe the first nonempty, non-numeric cell of a column, and its location in the file."""
+    text = column.text
+    numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(options)]
+    rows = table.query(
+        f"SELECT {ROW}, {text} FROM {ROWS} WHERE {text} IS NOT NULL"
+        f" ORDER BY {' OR '.join(numerals) or 'false'}, {ROW} LIMIT 1"
+    )
+    if not rows:
+        return f"column {column.name!r} is empty"
+    row, word = rows[0]
+    return f"{table.line(row)}, column {column.name!r} contains {shorten(word)!r}, not a number"
+
+
+def describe_empty_cells(table: Table, column: Column) -> str:
+    """Return a note with the number of cells of a column that count as empty, and with some of
+    their texts in the file, such as 'NA'. The note is "" if there are no empty cells."""
+    (count,) = table.measure(column.empty_count)
+    if not count:
+        return ""
+    shown = ", ".join(map(repr, table.empty_words.get(column.name, ())))
+    holds = f" ({shown})" if shown else ""
+    return f"{count:,} {'cell' if count == 1 else 'cells'} of {column.name!r} empty{holds}"
