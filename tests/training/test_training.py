@@ -569,6 +569,18 @@ def test_numbers_that_are_not_finite_are_refused(checkpoint: Path) -> None:
     refuse(checkpoint, "output.bias contains numbers that are not finite")
 
 
+def test_a_changed_tensor_is_refused(checkpoint: Path) -> None:
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    with safe_open(checkpoint, "pt") as opened:
+        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+        described = opened.metadata()
+    tensors["output.bias"] = tensors["output.bias"].flip(0)
+    save_file(tensors, checkpoint, described)
+    refuse(checkpoint, "checksum mismatch")
+
+
 def test_other_shapes_are_refused_by_name(checkpoint: Path) -> None:
     rewritten(checkpoint, {"output.bias": torch.zeros(3)})
     refuse(checkpoint, "output.bias is (3,) float32, but the config requires (2,) float32")
