@@ -17,8 +17,6 @@ NEVER = 0
 
 SAMPLED: dict[str, int] = {
     "analysis/test_doctor.py::test_a_case": 3,
-    "analysis/test_predicted_attention.py::"
-    "test_weights_go_through_a_pipe_and_into_a_file_that_is_appended_to": 2,
     "analysis/test_signed_rank.py::test_every_interval_that_is_shown_covers_as_often_as_it_says": 3,
     "browser/test_arithmetic.py::test_the_stages_are_those_of_explain": NEVER,
     "browser/test_live.py::test_impossible_weights_are_refused": NEVER,
@@ -107,7 +105,6 @@ SAMPLED: dict[str, int] = {
     "training/test_engine.py::test_run_k_of_many_is_the_run_alone": 4,
     "training/test_engine.py::test_runs_innermost_are_the_same": 5,
     "training/test_engine.py::test_each_run_keeps_its_clipping_rate_and_early_stop": 3,
-    "training/test_engine.py::test_without_the_file_all_works_slower": NEVER,
     "training/test_resident_windows.py::test_windows_become_the_same_tensors": 4,
 }
 """For each test, n: about one of n cases runs; no case runs if n is `NEVER`."""

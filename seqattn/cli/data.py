@@ -11,7 +11,8 @@ import typer
 
 from seqattn.cli.help_pages import CommandIndex, CommandPage
 from seqattn.cli.options import ConfigFile, Overrides, grouped_options
-from seqattn.cli.output import end_on_closed_pipe, ignore_closed_pipe, note, show
+from seqattn.cli.output import ignore_closed_pipe, note, show
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import DataError, UsageError, counted
 
 if TYPE_CHECKING:

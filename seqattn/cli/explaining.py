@@ -13,14 +13,8 @@ import typer
 
 from seqattn.cli.argument_checks import example_slice, protected_files, require_attention
 from seqattn.cli.options import RunArgument, grouped_options
-from seqattn.cli.output import (
-    end_on_closed_pipe,
-    escape_controls,
-    note,
-    plain_console,
-    show,
-    write_data,
-)
+from seqattn.cli.output import escape_controls, note, plain_console, show, write_data
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import UsageError, counted
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import typer
 
 from seqattn.cli.argument_checks import example_slice, protected_files, require_attention
 from seqattn.cli.options import InputOptions, JsonFlag, RunArgument, StepCount, grouped_options
-from seqattn.cli.output import check_stdout, end_on_closed_pipe, note, show
+from seqattn.cli.output import check_stdout, note, show
 from seqattn.cli.result_tables import print_evaluation
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:

@@ -196,7 +196,6 @@ class Dates(Generated):
     """A task of language: a date in one of six human formats is written in the form of ISO 8601,
     character by character."""
 
-    model_config = require_key("kind")
     kind: Literal["dates"] = "dates"
     """Name of the task, or `file` for your own sequences."""
 
@@ -205,7 +204,6 @@ class Numbers(Generated):
     """A task of language: the digits of a number are written in words. German says the units before
     the tens, English does not."""
 
-    model_config = require_key("kind")
     kind: Literal["numbers"] = "numbers"
     """Name of the task, or `file` for your own sequences."""
     language: Literal["german", "english"] = "german"
@@ -218,7 +216,6 @@ class Grammar(Generated):
     """A task of language: a sentence of English words is translated to an artificial language with
     another order of words."""
 
-    model_config = require_key("kind")
     kind: Literal["grammar"] = "grammar"
     """Name of the task, or `file` for your own sequences."""
 
