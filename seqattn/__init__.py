@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from seqattn.analysis.doctor import register_check as register_check
     from seqattn.analysis.evaluation import register_metric as register_metric
-    from seqattn.config import AttentionKnobs as ScoreConfig
-    from seqattn.config import CellKnobs as CellConfig
+    from seqattn.config import CellConfig as CellConfig
     from seqattn.config import Generated as TaskConfig
-    from seqattn.config import LocationKnobs as LocationConfig
-    from seqattn.config import ModelKnobs as ModelConfig
-    from seqattn.config import NormalizerKnobs as NormalizerConfig
+    from seqattn.config import LocationConfig as LocationConfig
+    from seqattn.config import ModelConfig as ModelConfig
+    from seqattn.config import NormalizerConfig as NormalizerConfig
+    from seqattn.config import ScoreConfig as ScoreConfig
     from seqattn.config import load_plugin as load_plugin
     from seqattn.data import Sequences as Sequences
     from seqattn.data import register_task as register_task
@@ -52,22 +52,22 @@ if TYPE_CHECKING:
 _ADDRESSES = {
     "AttentionMap": "seqattn.models.AttentionMap",
     "Cell": "seqattn.models.cells.Cell",
-    "CellConfig": "seqattn.config.CellKnobs",
+    "CellConfig": "seqattn.config.CellConfig",
     "Comparison": "seqattn.experiments.api.Comparison",
     "DataNote": "seqattn.experiments.api.DataNote",
     "LabelledArray": "seqattn.experiments.api.LabelledArray",
     "LearnedVector": "seqattn.models.layers.LearnedVector",
     "Linear": "seqattn.models.layers.Linear",
     "Location": "seqattn.models.attention.Location",
-    "LocationConfig": "seqattn.config.LocationKnobs",
-    "ModelConfig": "seqattn.config.ModelKnobs",
+    "LocationConfig": "seqattn.config.LocationConfig",
+    "ModelConfig": "seqattn.config.ModelConfig",
     "ModelOutput": "seqattn.models.ModelOutput",
     "Normalizer": "seqattn.models.attention.Normalizer",
-    "NormalizerConfig": "seqattn.config.NormalizerKnobs",
+    "NormalizerConfig": "seqattn.config.NormalizerConfig",
     "NormalizerOutput": "seqattn.models.attention.normalizers.NormalizerOutput",
     "Run": "seqattn.experiments.api.Run",
     "Score": "seqattn.models.attention.Score",
-    "ScoreConfig": "seqattn.config.AttentionKnobs",
+    "ScoreConfig": "seqattn.config.ScoreConfig",
     "Seeds": "seqattn.experiments.api.Seeds",
     "Seq2SeqModel": "seqattn.models.Seq2SeqModel",
     "Sequences": "seqattn.data.Sequences",

@@ -43,18 +43,19 @@ def inspect(
     from rich.table import Table
 
     from seqattn.config import as_value, leaves
+    from seqattn.data.spec import DataSpec
     from seqattn.data.units import with_unit
 
     tensors = content.pop("tensors")
     config = content.pop("config")
-    layout = content.pop("layout")
+    spec = DataSpec.from_plain(content.pop("layout"))
     show(f"{path}: valid, {content.pop('bytes'):,} bytes")
     for key, value in content.items():
         show(f"  {key}: {value}")
     sides = [
-        f"{', '.join(with_unit(name, layout.get('units', {})) for name in layout[names])}"
-        f" (at most {counted(layout[length], 'step')})"
-        for names, length in (("features", "source_length"), ("said", "target_length"))
+        f"{', '.join(with_unit(name, space.units) for name in space.names)}"
+        f" (at most {counted(length, 'step')})"
+        for space, length in ((spec.source, spec.source_length), (spec.target, spec.target_length))
     ]
     show(f"  trained on: {' -> '.join(sides)}")
     show("\nconfig:")

@@ -10,7 +10,7 @@ The function `to_yaml` converts a config to YAML.
 
 from __future__ import annotations
 
-from seqattn.config import knobs
+from seqattn.config import schema
 from seqattn.config.draft import (
     DEFAULT,
     ConfigSource,
@@ -20,7 +20,6 @@ from seqattn.config.draft import (
     read_stored,
     resolve,
 )
-from seqattn.config.knobs import *  # noqa: F403
 from seqattn.config.mistakes import nearest
 from seqattn.config.plain import (
     PATH_KEYS,
@@ -34,6 +33,7 @@ from seqattn.config.plain import (
     without_paths,
 )
 from seqattn.config.plugins import PluginChangedWarning, load_plugin
+from seqattn.config.schema import *  # noqa: F403
 from seqattn.config.sections import all_keys, json_schema
 
 __all__ = [
@@ -42,4 +42,4 @@ __all__ = [
     "config_differences", "from_plain", "json_schema", "leaves", "load_plugin", "nearest",
     "read_stored", "resolve", "to_yaml", "without_paths",
 ]  # fmt: skip
-__all__ += knobs.__all__
+__all__ += schema.__all__

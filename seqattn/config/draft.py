@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from seqattn.config.knobs import Config
 from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.plain import as_plain, leaves
 from seqattn.config.plugins import (
@@ -24,6 +23,7 @@ from seqattn.config.plugins import (
     with_used_plugins,
 )
 from seqattn.config.reading import KeyPath, read_yaml_file, read_yaml_text
+from seqattn.config.schema import Config
 from seqattn.config.shipped_configs import find_shipped_data
 from seqattn.errors import ConfigError
 

@@ -20,18 +20,18 @@ from pydantic import BeforeValidator, Discriminator, Tag
 from pydantic.fields import FieldInfo
 
 from seqattn.config.files import read_regular_file
-from seqattn.config.knobs import (
-    AttentionKnobs,
-    CellKnobs,
+from seqattn.config.schema import (
+    CellConfig,
     Config,
     Generated,
-    LocationKnobs,
-    ModelKnobs,
-    NormalizerKnobs,
+    LocationConfig,
+    ModelConfig,
+    NormalizerConfig,
+    Plugin,
     Recurrent,
+    ScoreConfig,
     Section,
 )
-from seqattn.config.knobs.plugins import Plugin
 from seqattn.config.sections import TEXT_TAG, choices, field_variants, variants
 from seqattn.errors import PluginError, SeqattnError
 
@@ -57,12 +57,12 @@ class Kind:
     field: str
 
 
-SCORE = Kind("score", AttentionKnobs, "score", Recurrent, "attention")
-NORMALIZER = Kind("normalizer", NormalizerKnobs, "name", AttentionKnobs, "normalizer")
-LOCATION = Kind("location", LocationKnobs, "kind", AttentionKnobs, "location")
-CELL = Kind("cell", CellKnobs, "name", Recurrent, "cell")
+SCORE = Kind("score", ScoreConfig, "score", Recurrent, "attention")
+NORMALIZER = Kind("normalizer", NormalizerConfig, "name", ScoreConfig, "normalizer")
+LOCATION = Kind("location", LocationConfig, "kind", ScoreConfig, "location")
+CELL = Kind("cell", CellConfig, "name", Recurrent, "cell")
 TASK = Kind("task", Generated, "kind", Config, "data")
-MODEL = Kind("model", ModelKnobs, "kind", Config, "model")
+MODEL = Kind("model", ModelConfig, "kind", Config, "model")
 KINDS = (SCORE, NORMALIZER, LOCATION, CELL, TASK, MODEL)
 
 

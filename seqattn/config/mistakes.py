@@ -13,8 +13,8 @@ from typing import Any, get_args
 from pydantic_core import ErrorDetails
 
 from seqattn.config.extension import KINDS, NAME
-from seqattn.config.knobs import ComparisonFile
 from seqattn.config.reading import KeyPath, describe_value, is_plain_number
+from seqattn.config.schema import ComparisonFile
 from seqattn.config.sections import (
     TEXT_TAG,
     SectionType,

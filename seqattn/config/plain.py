@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from seqattn.config.knobs import Config, Section
-from seqattn.config.knobs.section import DISCRIMINATORS
 from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.plugins import require_plugins, warn_of_changes
 from seqattn.config.reading import KeyPath, read_yaml_text
+from seqattn.config.schema import Config, Section
+from seqattn.config.section import DISCRIMINATORS
 from seqattn.errors import ConfigError
 
 MAPPINGS = (("data", "units"),)

@@ -26,8 +26,7 @@ from typing import Any
 from seqattn.config import extension
 from seqattn.config.extension import Source
 from seqattn.config.files import read_regular_file
-from seqattn.config.knobs import Config
-from seqattn.config.knobs.plugins import expand_plugin, is_file_name
+from seqattn.config.schema import Config, expand_plugin, is_file_name
 from seqattn.errors import PluginError
 
 

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import Tag
 
-from seqattn.config.knobs import ComparisonFile, Section
-from seqattn.config.knobs.plugins import Plugin
 from seqattn.config.reading import KeyPath
+from seqattn.config.schema import ComparisonFile, Plugin, Section
 
 SectionType = type[Section]
 TEXT_TAG = "text"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqattn.config.knobs import NAME_PATTERN
 from seqattn.config.mistakes import nearest
+from seqattn.config.schema import NAME_PATTERN
 from seqattn.config.shipped_configs import (
     CLONE_FOLDER,
     config_description,

@@ -106,7 +106,7 @@ class LinearSystem:
                 of the inputs. The penalized weights are in the units of the model.
         """
         width = len(self.inputs.centre) + 1
-        unit = self.inputs.unit(self.table.part.source_space.unit)
+        unit = self.inputs.unit(self.table.part.source_space.scale)
         found = np.zeros((len(penalties), width, len(self.outputs.centre)))
         at_once = max(1, MAX_BLOCK_VALUES // width**2)
         for first in range(0, len(self.sets), at_once):

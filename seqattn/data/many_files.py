@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
-from seqattn.config.knobs.data import column_names
+from seqattn.config.data import column_names
 from seqattn.data.chunk import Chunk, Ragged, SeenIds, step_text, to_offsets
 from seqattn.data.files import (
     NESTED,

@@ -86,12 +86,12 @@ def _in_model_units(
     inputs, outputs = system.inputs, system.outputs
     source, target = train.source_space, train.target_space
     assert isinstance(source, Vectors) and isinstance(target, Vectors)
-    unit = inputs.unit(source.unit)[:, None]
+    unit = inputs.unit(source.scale)[:, None]
     weight = np.divide(solution[:-1], unit, where=unit > 0, out=np.zeros_like(solution[:-1]))
     at_zero = inputs.design(inputs.tile(source.scaling.shift)[None]) @ solution
     bias = outputs.inverse_transform(at_zero)[0] - outputs.tile(target.scaling.shift)
-    bias = np.where(outputs.count > 0, bias / outputs.tile(target.unit), 0)
-    return (weight * outputs.unit(target.unit)).astype(np.float32), bias.astype(np.float32)
+    bias = np.where(outputs.count > 0, bias / outputs.tile(target.scale), 0)
+    return (weight * outputs.unit(target.scale)).astype(np.float32), bias.astype(np.float32)
 
 
 def _penalty_losses(

@@ -16,6 +16,7 @@ from seqattn.data.spaces import Integers as Integers
 from seqattn.data.spaces import Scaler, Space, Vectors, source_indices_of
 from seqattn.data.spaces import row_blocks as row_blocks
 from seqattn.data.spacing import Spacing
+from seqattn.data.tokens import Links
 from seqattn.data.units import Units
 from seqattn.errors import DataError
 
@@ -54,6 +55,8 @@ class Sequences:
             target cells were observed. The values of unobserved target cells are ignored and may be
             NaN.
 
+        links: known links between target steps and source steps, or None. `alignment` has the sure
+            links of the target steps that have one sure link.
         source_space: what a source step is, by default a vector that is not scaled.
         target_space: what a target step is, by default a vector that is not scaled.
 
@@ -64,9 +67,9 @@ class Sequences:
             `last_steps` and `spacing` are not checked.
     """
 
-    source: Floats
+    source: NDArray[Any]
     source_lengths: Integers
-    target: Floats
+    target: NDArray[Any]
     target_lengths: Integers
     features: tuple[str, ...]
     ids: Sequence[str]
@@ -78,6 +81,7 @@ class Sequences:
     spacing: Spacing | None = None
     source_observed: NDArray[np.bool_] | None = None
     target_observed: NDArray[np.bool_] | None = None
+    links: Links | None = None
     source_space: Space = NO_SPACE
     target_space: Space = NO_SPACE
 
@@ -187,6 +191,7 @@ class Sequences:
             None if self.spacing is None else self.spacing.select(indices),
             None if self.source_observed is None else self.source_observed[indices],
             None if self.target_observed is None else self.target_observed[indices],
+            None if self.links is None else self.links.select(indices),
             self.source_space, self.target_space,
         )  # fmt: skip
 
@@ -254,7 +259,7 @@ class Sequences:
     def target_unit(self) -> Floats:
         """Return the size (N, 1, F) of one unit of the model in the user's units, for each sequence
         and target feature."""
-        return np.asarray(self.sequence_scalers()[1].scale * self.target_space.unit)
+        return np.asarray(self.sequence_scalers()[1].scale * self.target_space.scale)
 
     def times(self, indices: slice) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Return the times of the source steps (n, S) and of the target steps (n, T) of the

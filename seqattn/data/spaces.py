@@ -239,7 +239,7 @@ class Space(ABC):
 
     @property
     @abstractmethod
-    def unit(self) -> Floats:
+    def scale(self) -> Floats:
         """Size (F,) of one unit of the loss in the user's units."""
 
     @property
@@ -314,7 +314,7 @@ class Vectors(Space):
         return self.scaling.is_identity and not self.is_per_sequence
 
     @property
-    def unit(self) -> Floats:
+    def scale(self) -> Floats:
         return self.scaling.scale
 
     @property

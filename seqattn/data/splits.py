@@ -11,6 +11,7 @@ from seqattn.data.reading import Reading
 from seqattn.data.sequences import Sequences
 from seqattn.data.spaces import Space
 from seqattn.data.spacing import Frequency
+from seqattn.data.units import Units
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class Splits:
         )
         fitted_on = None if self.fitted_on is None else self.fitted_on.with_spaces(source, target)
         return replace(self, train=train, validation=validation, test=test, fitted_on=fitted_on)
+
+    @property
+    def units(self) -> Units:
+        """Unit of each feature that has a unit, by feature name."""
+        return self.train.units
 
     @property
     def baseline_part(self) -> Sequences:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from seqattn.config import AttentionKnobs, Config, as_plain, name_of, without_paths
+from seqattn.config import Config, ScoreConfig, as_plain, name_of, without_paths
 from seqattn.data import Splits, load_data
 from seqattn.data.ridge import RidgeMap
 from seqattn.errors import Interrupted, UsageError
@@ -110,7 +110,7 @@ def check_can_be_distributed(config: Config) -> None:
         UsageError: if the gradient estimator has a baseline, or if `training.compile` is not "off".
     """
     attention = getattr(config.model, "attention", None)
-    if isinstance(attention, AttentionKnobs) and build_normalizer(attention).baseline is not None:
+    if isinstance(attention, ScoreConfig) and build_normalizer(attention).baseline is not None:
         key = f"normalizer: {name_of(attention.normalizer)}"
         if attention.estimator is not None:
             key = f"estimator: {attention.estimator}"

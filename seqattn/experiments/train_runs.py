@@ -229,7 +229,7 @@ def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
         (job,) = pending
         part, floor = job.data.validation, None
         if part.ideal is not None:
-            floor = forecast_mse(part.ideal, part, part.target_space.unit)
+            floor = forecast_mse(part.ideal, part, part.target_space.scale)
         callbacks.run_info({"seed": job.config.seed, "noise_floor": floor})
     finished = sum(job.position[0] for job in pending)
     callbacks.begin(finished, sum(job.config.training.epochs for job in pending))

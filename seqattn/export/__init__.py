@@ -226,7 +226,7 @@ def _write_int8(
         atomic_write(folder / f"{name}.int8.onnx", graph.SerializeToString(deterministic=True))
     if data is None or steps != data.test.target_steps:
         return {}
-    scale = trained.spec.target.unit
+    scale = trained.spec.target.scale
     batch_size = sequences_per_batch(trained, data.test.source_steps, steps)
     return {
         kind: forecast_mse(forecasts(graph, data.test, batch_size), data.test, scale)

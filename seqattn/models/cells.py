@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, Self, assert_never
 import torch
 from torch import Tensor, nn
 
-from seqattn.config import CellKnobs
+from seqattn.config import CellConfig
 from seqattn.models.layers import Linear, affine, affine_columns, uses_batch_innermost
 
 Kernel = Callable[..., Tensor]
@@ -34,7 +34,7 @@ ScanFn = Callable[["Cell", Tensor], tuple[Tensor, Tensor]]
 and the last state (..., N, W)."""
 CellFactory = Callable[[int, int], "Cell"]
 """A function that builds a cell from the width of its inputs and the width H of its output."""
-PLUGIN_CELLS: dict[type[CellKnobs], type[Cell]] = {}
+PLUGIN_CELLS: dict[type[CellConfig], type[Cell]] = {}
 """A mapping from config section to class, for the cells of plugins."""
 
 
@@ -354,9 +354,9 @@ def reverse_padded(rows: Tensor, lengths: Tensor | None) -> Tensor:
     return rows.gather(-2, index.unsqueeze(-1).expand(rows.shape))
 
 
-def cell_factory(config: Literal["gru", "lstm", "rnn"] | CellKnobs) -> CellFactory:
+def cell_factory(config: Literal["gru", "lstm", "rnn"] | CellConfig) -> CellFactory:
     """Return a function that builds the cell selected by the config key `cell`."""
-    if isinstance(config, CellKnobs):
+    if isinstance(config, CellConfig):
         return functools.partial(PLUGIN_CELLS[type(config)].from_config, config)
     match config:
         case "gru":

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from seqattn.config import (
-    AttentionKnobs,
-    CellKnobs,
-    LocationKnobs,
-    ModelKnobs,
-    NormalizerKnobs,
+    CellConfig,
+    LocationConfig,
+    ModelConfig,
+    NormalizerConfig,
+    ScoreConfig,
     Section,
     extension,
 )
@@ -47,7 +47,7 @@ Class = TypeVar("Class", bound=type)
 Decorator = Callable[[Class], Class]
 
 
-def register_score(name: str, config: type[AttentionKnobs]) -> Decorator[Any]:
+def register_score(name: str, config: type[ScoreConfig]) -> Decorator[Any]:
     """Return a decorator that registers a score, a subclass of `seqattn.Score`.
 
     Args:
@@ -62,7 +62,7 @@ def register_score(name: str, config: type[AttentionKnobs]) -> Decorator[Any]:
     return _decorator(extension.SCORE, name, config, Score, SCORES)
 
 
-def register_normalizer(name: str, config: type[NormalizerKnobs] | None = None) -> Decorator[Any]:
+def register_normalizer(name: str, config: type[NormalizerConfig] | None = None) -> Decorator[Any]:
     """Return a decorator that registers a normalizer, a subclass of `seqattn.Normalizer`.
 
     Args:
@@ -75,11 +75,11 @@ def register_normalizer(name: str, config: type[NormalizerKnobs] | None = None) 
         PluginError: if the class is not a subclass of `seqattn.Normalizer` or does not implement
             all abstract methods, or if the name or the config section is invalid or already in use.
     """
-    section = config or _empty_section(NormalizerKnobs, name)
+    section = config or _empty_section(NormalizerConfig, name)
     return _decorator(extension.NORMALIZER, name, section, Normalizer, PLUGIN_NORMALIZERS)
 
 
-def register_location(name: str, config: type[LocationKnobs]) -> Decorator[Any]:
+def register_location(name: str, config: type[LocationConfig]) -> Decorator[Any]:
     """Return a decorator that registers a method of location-based addressing, a subclass of
     `seqattn.Location`.
 
@@ -95,7 +95,7 @@ def register_location(name: str, config: type[LocationKnobs]) -> Decorator[Any]:
     return _decorator(extension.LOCATION, name, config, Location, LOCATIONS)
 
 
-def register_cell(name: str, config: type[CellKnobs] | None = None) -> Decorator[Any]:
+def register_cell(name: str, config: type[CellConfig] | None = None) -> Decorator[Any]:
     """Return a decorator that registers a recurrent cell, a subclass of `seqattn.Cell`.
 
     Args:
@@ -107,11 +107,11 @@ def register_cell(name: str, config: type[CellKnobs] | None = None) -> Decorator
         PluginError: if the class is not a subclass of `seqattn.Cell` or does not implement all
             abstract methods, or if the name or the config section is invalid or already in use.
     """
-    section = config or _empty_section(CellKnobs, name)
+    section = config or _empty_section(CellConfig, name)
     return _decorator(extension.CELL, name, section, Cell, PLUGIN_CELLS)
 
 
-def register_model(name: str, config: type[ModelKnobs]) -> Decorator[Any]:
+def register_model(name: str, config: type[ModelConfig]) -> Decorator[Any]:
     """Return a decorator that registers a model, a subclass of `seqattn.Seq2SeqModel`. The class is
     called with the config section, the `FeatureSpec` of the data, and the lengths of the longest
     source and the longest target (`None` if they are unknown).

@@ -18,8 +18,7 @@ import seqattn.analysis.explanation
 from seqattn.analysis.explanation import Explanation, explain
 from seqattn.config import Attention as AttentionConfig
 from seqattn.config import Location as LocationConfig
-from seqattn.config import Recurrent
-from seqattn.config.knobs import AttentionKnobs
+from seqattn.config import Recurrent, ScoreConfig
 from seqattn.models import RecurrentModel, Seq2SeqModel, build_model
 from seqattn.models.attention import (
     Attention,
@@ -40,7 +39,7 @@ S, F, H, STEP = 5, 2, 6, 2
 SOURCE = np.random.default_rng(3).normal(size=(S, F))
 
 
-class DistanceKnobs(AttentionKnobs):
+class DistanceConfig(ScoreConfig):
     score: Literal["distance"] = "distance"
     slope: float = 2.0
 
@@ -53,7 +52,7 @@ class Distance(Score):
         self.slope = slope
 
     @classmethod
-    def from_config(cls, config: DistanceKnobs, hidden: int) -> Self:
+    def from_config(cls, config: DistanceConfig, hidden: int) -> Self:
         return cls(config.slope, config.heads)
 
     def keys(self, encoded: Tensor) -> Tensor:
@@ -119,9 +118,9 @@ class FirstHalf(Location):
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    SCORES[DistanceKnobs] = ExplainedDistance
+    SCORES[DistanceConfig] = ExplainedDistance
     yield
-    del SCORES[DistanceKnobs]
+    del SCORES[DistanceConfig]
 
 
 def model_with(**parts: Any) -> RecurrentModel:
@@ -153,9 +152,9 @@ def weights_of(model: Seq2SeqModel, head: int = 0) -> Any:
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("heads", [1, 2])
 def test_a_score_that_only_this_test_knows_is_built_and_explained(heads: int) -> None:
-    knobs = DistanceKnobs(slope=0.5, heads=heads)
-    assert isinstance(build_attention(knobs, H).score, ExplainedDistance)
-    config = Recurrent(hidden_dim=H).model_copy(update={"attention": knobs})
+    attention = DistanceConfig(slope=0.5, heads=heads)
+    assert isinstance(build_attention(attention, H).score, ExplainedDistance)
+    config = Recurrent(hidden_dim=H).model_copy(update={"attention": attention})
     model = build_model(config, F, 3).double()
     made = explained(model, head=heads - 1)
     (stage,) = (stage for stage in made.stages if stage.name == "Scores")
@@ -167,14 +166,14 @@ def test_a_score_that_only_this_test_knows_is_built_and_explained(heads: int) ->
     np.testing.assert_allclose(made.prediction, made.model_prediction, atol=2e-3)
 
 
-def test_a_class_is_registered_by_its_knobs() -> None:
-    class Local(Distance, knobs=DistanceKnobs):
+def test_a_class_is_registered_by_its_config() -> None:
+    class Local(Distance, config=DistanceConfig):
         pass
 
     try:
-        assert SCORES[DistanceKnobs] is Local
+        assert SCORES[DistanceConfig] is Local
     finally:
-        del SCORES[DistanceKnobs]
+        del SCORES[DistanceConfig]
 
 
 @pytest.mark.parametrize("heads", [1, 2])
@@ -228,7 +227,7 @@ def test_every_section_of_the_config_has_its_class() -> None:
     for union, known in ((AttentionConfig, SCORES), (LocationConfig, LOCATIONS)):
         sections = {get_args(each)[0] for each in get_args(get_args(union)[0])}
         assert sections == set(known)
-    fields = AttentionKnobs.model_fields
+    fields = ScoreConfig.model_fields
     names = get_args(fields["normalizer"].annotation)
     estimators = [
         name for each in get_args(fields["estimator"].annotation) for name in get_args(each)

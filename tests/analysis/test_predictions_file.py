@@ -155,7 +155,7 @@ def test_errors_are_to_the_last_bit_those_of_all_forecasts(data: Splits) -> None
     values = free_run(model, part, part.target_steps).values
     assert np.array_equal(np.concatenate(kept), values)
     assert len(kept) > 2
-    scale = part.target_space.unit
+    scale = part.target_space.scale
     assert found.loss == over_cells(values, part, scale)
     assert found.loss_by_step == over_axis(values, part, scale, 1)
     use_rmse = [None if one is None else math.sqrt(one) for one in over_axis(values, part, None, 2)]

@@ -112,7 +112,7 @@ def test_every_way_to_ask_for_a_forecast_gives_the_same_numbers(
     run, frame = trained
     known = run.folder.read_predictions()
     expected, T = known["forecast"], known["target_lengths"]
-    size = run.trained.spec.target.unit
+    size = run.trained.spec.target.scale
 
     def check(found: NDArray[np.float64], like: NDArray[np.float64] = expected) -> None:
         """Every valid step is the same number, except for the rounding of float32."""

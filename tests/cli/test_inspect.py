@@ -64,7 +64,7 @@ def test_inspect_shows_a_checkpoint_without_a_model(
     assert not re.search("^ *name:", done.out, re.MULTILINE), "no checkpoint has one"
     described = json.loads(seqattn("inspect", attention_run, "--json").out)
     assert described["kind"] == "model"
-    assert described["layout"]["features"] == ["x", "y"]
+    assert described["layout"]["source"]["names"] == ["x", "y"]
     sizes = {row["name"]: row["shape"] for row in described["tensors"]}
     assert sizes["output.weight"] == [2, 10]
     done = seqattn("inspect", small_config(Path.cwd()))

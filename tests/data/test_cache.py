@@ -390,7 +390,7 @@ def test_many_chunks_score_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for a, b in ((one.baselines, other.baselines), (one.fitted, other.fitted)):
         assert a.keys() == b.keys()
         assert list(b.values()) == pytest.approx([a[name] for name in b], rel=1e-9)
-    assert some.train.source_space.unit == pytest.approx(whole.train.source_space.unit, rel=1e-12)
+    assert some.train.source_space.scale == pytest.approx(whole.train.source_space.scale, rel=1e-12)
 
 
 def trained(config: Config, home: Path) -> tuple[list[list[float]], bytes]:

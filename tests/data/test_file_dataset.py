@@ -102,14 +102,14 @@ def test_scaling_is_fitted_on_the_training_part_alone(tmp_path: Path) -> None:
 def test_a_constant_feature_is_shifted_and_noted(method: str, tmp_path: Path) -> None:
     text = table([(f"s{k}", t, k + t, 0.1) for k in range(10) for t in range(4)])
     splits = loaded(tmp_path, text, source_length=2, scaling=method, features=["x", "y"])
-    assert splits.train.source_space.unit[1] == 1
+    assert splits.train.source_space.scale[1] == 1
     assert "y is always 0.1 in the training part: not scaled" in splits.notes
 
 
 def test_a_feature_with_equal_quartiles_is_scaled_and_noted(tmp_path: Path) -> None:
     rows = [(f"s{k}", t, k + t, 5000.0 * (t == 3)) for k in range(20) for t in range(10)]
     splits = loaded(tmp_path, table(rows), source_length=5, scaling="robust")
-    assert splits.train.source_space.unit[1] == pytest.approx(1500)
+    assert splits.train.source_space.scale[1] == pytest.approx(1500)
     assert DataSpec.of_splits(splits).vectors[0].scaling.shift[1] == 0
     expected_note = "y has equal quartiles in the training part: scaled by its standard deviation"
     assert expected_note in splits.notes
@@ -150,7 +150,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
         slices = list(batches.chunk_slices(len(batch), 8))
         linear = whole(least_squares(splits.train, splits.test))
         return [
-            linear, splits.train.source, splits.test.target, splits.train.target_space.unit,
+            linear, splits.train.source, splits.test.target, splits.train.target_space.scale,
             *(
                 getattr(of(step), side).numpy()
                 for runs, order in ((2, places), (1, places[0]))

@@ -223,7 +223,7 @@ def test_the_linear_baseline_gets_what_the_model_gets() -> None:
     name = "linear least squares (fitted)"
     against = ReferenceLosses.from_part(part, part, None)
     assert against.fitted[name] == pytest.approx(
-        np.square((expected - points[:, 10:]) / part.target_space.unit).mean()
+        np.square((expected - points[:, 10:]) / part.target_space.scale).mean()
     )
     in_training_units = ReferenceLosses.from_part(part, part, None, in_training_units=True)
     assert in_training_units.fitted[name] == pytest.approx(
@@ -246,7 +246,7 @@ def test_losses_are_worked_out_from_values(run: tuple[RunFolder, LoadedModel]) -
     data, summary = load_splits(trained), folder.read_summary()
     predictions = folder.read_predictions()
     spread = np.concatenate([data.train.source.ravel(), data.train.target.ravel()]).std()
-    assert data.test.target_space.unit == pytest.approx([spread])
+    assert data.test.target_space.scale == pytest.approx([spread])
     errors = predictions["forecast"] - data.test.target
     assert summary["test_loss"] == pytest.approx(np.square(errors / spread).mean(), rel=1e-5)
     assert summary["rmse"]["this model"] == pytest.approx(

@@ -186,10 +186,8 @@ def test_the_checkpoint_and_the_summary_have_them(run: RunFolder) -> None:
     assert run.read_summary()["units"] == UNITS
 
 
-def test_a_checkpoint_without_units_loads(run: RunFolder) -> None:
+def test_a_checkpoint_holds_units(run: RunFolder) -> None:
     spec = load_model(run.best).spec
-    plain = {key: value for key, value in spec.as_plain().items() if key != "units"}
-    assert DataSpec.from_plain(plain).units == {}
     assert DataSpec.from_plain(json.loads(json.dumps(spec.as_plain()))).units == UNITS
 
 
@@ -238,7 +236,8 @@ def test_inspect_and_explain_show_them(seqattn: Command, run: RunFolder) -> None
     shown = seqattn("inspect", "outputs/u").out
     assert "trained on: temp. outside [degC], demand [MW] (at most 4 steps) -> temp." in shown
     assert 'data.units: {"demand": "MW", "temp. outside": "degC"}' in shown
-    assert json.loads(seqattn("inspect", "outputs/u", "--json").out)["layout"]["units"] == UNITS
+    layout = json.loads(seqattn("inspect", "outputs/u", "--json").out)["layout"]
+    assert layout["source"]["units"] == UNITS
     explained = " ".join(seqattn("explain", "outputs/u").out.split())
     assert " MW in the units of the data" in explained
     assert " degC, demand " in explained

@@ -12,8 +12,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from seqattn.config import Training
-from seqattn.config.knobs.plugins import Plugin
+from seqattn.config import Plugin, Training
 from seqattn.config.searching import Search
 from seqattn.errors import UsageError
 from seqattn.experiments.tuning import search as search_module

@@ -13,8 +13,8 @@ from seqattn.models import FastWeightsModel, build_model
 from tests.conftest import F, H, N, S, T
 
 
-def model(**knobs: Any) -> FastWeightsModel:
-    made = build_model(FastWeights(hidden_dim=H, **knobs), F, 1).double()
+def model(**keys: Any) -> FastWeightsModel:
+    made = build_model(FastWeights(hidden_dim=H, **keys), F, 1).double()
     assert isinstance(made, FastWeightsModel)
     return made
 

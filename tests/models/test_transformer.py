@@ -139,8 +139,8 @@ def test_sinusoids_by_the_formula(width: int) -> None:
             assert found[row, column].item() == pytest.approx(expected, abs=1e-12)
 
 
-def model(**knobs: Any) -> TransformerModel:
-    config = Transformer(model_dim=WIDTH, heads=HEADS, feedforward_dim=HIDDEN, **knobs)
+def model(**keys: Any) -> TransformerModel:
+    config = Transformer(model_dim=WIDTH, heads=HEADS, feedforward_dim=HIDDEN, **keys)
     made = build_model(config, F, 1).double()
     assert isinstance(made, TransformerModel)
     return made

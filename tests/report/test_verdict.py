@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from seqattn.analysis.doctor import CHECK_NAMES
-from seqattn.config import Config, resolve
-from seqattn.config.knobs.plugins import Plugin
+from seqattn.config import Config, Plugin, resolve
 from seqattn.data.tasks import generate
 from seqattn.report.content.examples import choose_start
 from seqattn.report.content.live_differences import PageRun
@@ -131,9 +130,8 @@ class FakeModel:
 class Spec:
     source_length, source_features = 2, ("x", "y")
 
-    class scaling:  # noqa: N801  # an attribute of the spec
-        class target:  # noqa: N801
-            scale: NDArray[Any] = np.ones(2)
+    class target:  # noqa: N801  # an attribute of the spec
+        scale: NDArray[Any] = np.ones(2)
 
 
 def result(name: str, loss: float, *sets: str, target: float = 0.0) -> RunResult:

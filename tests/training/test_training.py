@@ -114,8 +114,8 @@ def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
 
 
 def forcing(**section: Any) -> list[float]:
-    knobs = Training.model_validate({"teacher_forcing": section}).teacher_forcing
-    return [teacher_forcing_probability(knobs, epoch, 5) for epoch in range(7)]
+    settings = Training.model_validate({"teacher_forcing": section}).teacher_forcing
+    return [teacher_forcing_probability(settings, epoch, 5) for epoch in range(7)]
 
 
 def test_teacher_forcing_schedules_by_hand() -> None:
@@ -140,13 +140,15 @@ def test_teacher_forcing_schedules_by_hand() -> None:
 
 
 def test_inverse_sigmoid_does_not_overflow() -> None:
-    knobs = Training.model_validate({"teacher_forcing": {"schedule": "inverse_sigmoid", "k": 1.0}})
-    assert teacher_forcing_probability(knobs.teacher_forcing, 10**6, 10**6) == pytest.approx(0)
+    settings = Training.model_validate(
+        {"teacher_forcing": {"schedule": "inverse_sigmoid", "k": 1.0}}
+    )
+    assert teacher_forcing_probability(settings.teacher_forcing, 10**6, 10**6) == pytest.approx(0)
 
 
 def rates(losses: list[float], **section: Any) -> list[float]:
-    knobs = Training.model_validate({"epochs": 5, "learning_rate": 0.8, **section})
-    rate = LearningRate(knobs)
+    settings = Training.model_validate({"epochs": 5, "learning_rate": 0.8, **section})
+    rate = LearningRate(settings)
     return [rate.value, *values_after(rate, losses[:-1])]
 
 
@@ -177,12 +179,12 @@ def test_learning_rate_schedules_by_hand() -> None:
 
 def test_a_schedule_that_goes_on_is_the_one_that_never_stopped() -> None:
     plateau = {"kind": "plateau", "patience": 1, "factor": 0.5}
-    knobs = Training.model_validate({"learning_rate_schedule": plateau})
+    settings = Training.model_validate({"learning_rate_schedule": plateau})
     losses = [3.0, 3.0, 2.0, 2.0, 2.0, 1.0]
-    whole = LearningRate(knobs, [])
+    whole = LearningRate(settings, [])
     expected = [whole.value, *values_after(whole, losses)]
     for done in range(1, len(losses)):
-        rest = LearningRate(knobs, losses[:done])
+        rest = LearningRate(settings, losses[:done])
         assert [rest.value, *values_after(rest, losses[done:])] == expected[done:]
 
 
@@ -197,10 +199,10 @@ def test_patience() -> None:
 
 
 def tossed(coin: str, probability: float, seed: int = 1, epoch: int = 0) -> np.ndarray:
-    knobs = Training.model_validate({"teacher_forcing": {"coin": coin}}).teacher_forcing
+    settings = Training.model_validate({"teacher_forcing": {"coin": coin}}).teacher_forcing
     numbers = rng_for(seed, "coins", epoch)
     return sample_teacher_forcing(
-        knobs, probability, numbers, sequences=2003, batches=1009, steps=7
+        settings, probability, numbers, sequences=2003, batches=1009, steps=7
     )
 
 
@@ -335,16 +337,16 @@ def test_many_runs_step_like_torchs_own_optimizers(
     if kernels == "functions":
         monkeypatch.setattr(optimization, "KERNELS", {"adam": None, "adamw": None})
     name = optimizer.replace("momentum", "sgd")
-    knobs = config(optimizer=name, weight_decay=0.1,
+    settings = config(optimizer=name, weight_decay=0.1,
                    momentum=0.9 if optimizer == "momentum" else 0.0).training  # fmt: skip
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
     numbers = torch.Generator().manual_seed(1)
     weights = torch.randn(3, 7, generator=numbers, dtype=torch.float64)
     weights = weights.T.contiguous().T if inner else weights
     gradient = torch.zeros_like(weights)
-    ours = Optimizer(knobs, weights, gradient)
+    ours = Optimizer(settings, weights, gradient)
     rows = [torch.nn.Parameter(row.clone()) for row in weights]
-    momentum = {"momentum": knobs.momentum} if name == "sgd" else {}
+    momentum = {"momentum": settings.momentum} if name == "sgd" else {}
     theirs = [kinds[name]([row], weight_decay=0.1, **momentum) for row in rows]
     for k in range(6):
         rates = [0.01 * (k + 1)] * 3 if k < 3 else [0.1, 0.01 * k, 0.0]

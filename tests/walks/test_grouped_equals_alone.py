@@ -21,8 +21,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from seqattn.config import Config, Section, all_keys, as_plain
-from seqattn.config.knobs import Logging
+from seqattn.config import Config, Logging, Section, all_keys, as_plain
 from seqattn.config.sections import choices, field_variants
 from seqattn.data import load_data
 from seqattn.errors import SeqattnError

@@ -55,7 +55,7 @@ def test_what_was_not_observed_is_marked(
     assert "not observed" in done.out
     summary = json.loads(Path("outputs/m/summary.json").read_text())
     assert summary["loss_by_step"][3] is None
-    scale = load_model(Path("outputs/m/checkpoints/best.safetensors")).spec.target.unit
+    scale = load_model(Path("outputs/m/checkpoints/best.safetensors")).spec.target.scale
     with np.load("outputs/m/predictions.npz") as saved:
         squares = np.square((saved["forecast"] - saved["target"]) / scale)
         assert np.isnan(saved["target"][0]).all()

@@ -85,6 +85,6 @@ def _unit_of(variant: VariantResult, data: Mapping[str, Any]) -> LossUnit:
             spec = read_checkpoint(folder.best).spec
             features = tuple((name, spec.units.get(name, "")) for name in spec.target_features)
             scale = tuple(f"{value:.{SCALE_DIGITS}g}"
-                          for value in spec.target.unit)  # fmt: skip
+                          for value in spec.target.scale)  # fmt: skip
             return LossUnit(scaling, relative, features, None if scaling == "none" else scale)
     return LossUnit(scaling, relative, None, None)

@@ -201,7 +201,7 @@ def forecast_loss(result: FreeRunningForecast, part: Sequences) -> float | None:
     """
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
         return None
-    return forecast_mse(result.values, part, part.target_space.unit)
+    return forecast_mse(result.values, part, part.target_space.scale)
 
 
 def teacher_forced_chunks(model: Seq2SeqModel, part: Sequences) -> Iterator[tuple[slice, Floats]]:

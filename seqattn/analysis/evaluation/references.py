@@ -70,7 +70,7 @@ class ReferenceLosses:
             DataError: if the config sets a season length, but a source is shorter than the season
                 or lacks a target feature.
         """
-        scale = part.target_unit() if in_training_units else part.target_space.unit
+        scale = part.target_unit() if in_training_units else part.target_space.scale
         free = build_baselines(train, part, rule, in_sample)
         losses, rmse, errors = dict[str, float](), dict[str, list[float | None]](), {}
 

@@ -111,7 +111,7 @@ def evaluate(
         on_chunk: a function that is called with each chunk of free-running forecasts.
     """
     metrics = _CrossAttentionMetrics(part)
-    scale = part.target_space.unit
+    scale = part.target_space.scale
 
     def score_chunks() -> Iterator[tuple[slice, Floats]]:
         chunks = forecast_chunks(model, part, part.target_steps, with_attention=True)

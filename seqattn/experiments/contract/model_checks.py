@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqattn.config.knobs import AttentionKnobs
+from seqattn.config import ScoreConfig
 from seqattn.experiments.contract.case import (
     TARGET_DIM,
     CheckFailedError,
@@ -645,12 +645,12 @@ def check_scale(case: ContractCase) -> str:
     key with an integer value that only this score has.
     """
     config = getattr(case.section, "attention", None)
-    if case.part != "score" or not isinstance(config, AttentionKnobs):
+    if case.part != "score" or not isinstance(config, ScoreConfig):
         raise NotApplicableError("only scores are tested for their scale.")
     config = config.model_copy(update={"heads": 1})
     own = {
         key: value for key, value in config
-        if key not in AttentionKnobs.model_fields and type(value) is int
+        if key not in ScoreConfig.model_fields and type(value) is int
     }  # fmt: skip
     measured = []
     for key in ("hidden_dim", *own):
@@ -672,7 +672,7 @@ def check_scale(case: ContractCase) -> str:
     return "standard deviation of the scores: " + ", ".join(measured)
 
 
-def _spread(config: AttentionKnobs, hidden: int) -> tuple[float, float]:
+def _spread(config: ScoreConfig, hidden: int) -> tuple[float, float]:
     """Return two means over the queries: of the standard deviation of the scores over the keys, and
     of the largest softmax weight."""
     score = build_score(config, hidden)

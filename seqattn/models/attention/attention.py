@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from seqattn.config.knobs import AttentionKnobs
+from seqattn.config import ScoreConfig
 from seqattn.models.attention.intervention import WeightIntervention
 from seqattn.models.attention.location_based import Location, build_location
 from seqattn.models.attention.normalizers import (
@@ -177,7 +177,7 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     return matmul(weights, values)
 
 
-def build_attention(config: AttentionKnobs, hidden: int) -> Attention:
+def build_attention(config: ScoreConfig, hidden: int) -> Attention:
     """Build the attention that a config selects, for states of width `hidden`."""
     return Attention(
         build_score(config, hidden),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import GaussianWindow as LocalWindowConfig
-from seqattn.config import LocationKnobs, Section
+from seqattn.config import LocationConfig, Section
 from seqattn.config import LocationShift as ShiftConfig
 from seqattn.errors import PluginError
 from seqattn.models.attention.arithmetic import Array, AttentionStep, as_printed
@@ -32,8 +32,8 @@ class Location(nn.Module, ABC):
     location here.
 
     A subclass registers the config section that selects the subclass, as in `class
-    LocalWindow(Location, knobs=LocalWindowConfig)`. If a subclass overrides `attention_weights` but
-    not `explain`, the explanation contains the weights without their arithmetic.
+    LocalWindow(Location, config=LocalWindowConfig)`. If a subclass overrides `attention_weights`
+    but not `explain`, the explanation contains the weights without their arithmetic.
 
     Attributes:
         meaning: the meaning of the weights, which `seqattn.models.base.AttentionMap` describes.
@@ -41,10 +41,10 @@ class Location(nn.Module, ABC):
 
     meaning: ClassVar[WeightSemantics] = "distribution"
 
-    def __init_subclass__(cls, *, knobs: type[Section] | None = None) -> None:
+    def __init_subclass__(cls, *, config: type[Section] | None = None) -> None:
         super().__init_subclass__()
-        if knobs is not None:
-            LOCATIONS[knobs] = cls
+        if config is not None:
+            LOCATIONS[config] = cls
         if "explain" not in vars(cls) and "attention_weights" in vars(cls):
             cls.explain = Location.explain  # type: ignore[method-assign]
 
@@ -105,7 +105,7 @@ class Location(nn.Module, ABC):
         return step.add_unexplained("Weights", self, step.weights, "weight")
 
 
-class LocalWindow(Location, knobs=LocalWindowConfig):
+class LocalWindow(Location, config=LocalWindowConfig):
     """Local attention with a predicted window (local-p in Luong et al. 2015, eq. 9 and 10).
 
         p = (L - 1) sigmoid(v . tanh(W q))
@@ -168,7 +168,7 @@ class LocalWindow(Location, knobs=LocalWindowConfig):
         return step.record.add_columns("Weights", formula, columns)
 
 
-class LocationShiftAddressing(Location, knobs=ShiftConfig):
+class LocationShiftAddressing(Location, config=ShiftConfig):
     """The location-based addressing of a Neural Turing Machine (Graves, Wayne and Danihelka 2014,
     "Neural Turing Machines", eq. 7 to 9). Linear maps of each query, followed by activation
     functions, give an interpolation gate g, a distribution s over shifts and a sharpening factor
@@ -283,7 +283,7 @@ class LocationShiftAddressing(Location, knobs=ShiftConfig):
         return step.record.add_columns("Weights", formula, columns)
 
 
-def build_location(config: LocationKnobs | None, hidden: int, heads: int) -> Location | None:
+def build_location(config: LocationConfig | None, hidden: int, heads: int) -> Location | None:
     """Build the location that a config section selects, for decoder states of width `hidden`. If
     `config` is None, return None.
 

@@ -4,7 +4,7 @@ steps.
 In shapes, N is the number of sequences, T the number of queries, S the source length, and `...` an
 optional leading axis of runs. With several heads, an axis of heads follows N.
 
-To add a normalizer, add its name to `seqattn/config/knobs/model.py` and define a class here that
+To add a normalizer, add its name to `seqattn/config/model.py` and define a class here that
 registers this name.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.config.knobs import AttentionKnobs, Section
+from seqattn.config.schema import ScoreConfig, Section
 from seqattn.errors import PluginError
 from seqattn.models.attention.arithmetic import Array, AttentionStep, Bools, Record, as_printed
 from seqattn.models.layers import LearnedVector, at_least_float32, is_batch_innermost
@@ -217,7 +217,7 @@ def check_meaning(meaning: object, owner: str) -> None:
         )
 
 
-def build_normalizer(config: AttentionKnobs) -> Normalizer:
+def build_normalizer(config: ScoreConfig) -> Normalizer:
     """Build the normalizer that a config selects."""
     section: Any = config.normalizer  # a plugin's section is not part of the static type
     if isinstance(section, Section):

@@ -7,7 +7,7 @@ heads, and `...` an optional leading axis of runs. With several heads (Vaswani e
 3.2.2), each head uses K / A features of query and key. Keys then have the shape (..., N, A, S,
 K / A), and scores have the shape (..., N, A, T, S).
 
-To add a score, add its section to `seqattn/config/knobs/model.py` and define a class here that
+To add a score, add its section to `seqattn/config/model.py` and define a class here that
 registers this section.
 """
 
@@ -28,14 +28,14 @@ from seqattn.config import (
     DotAttention,
     GeneralAttention,
     ScaledDotAttention,
+    ScoreConfig,
     UniformAttention,
 )
-from seqattn.config.knobs import AttentionKnobs
 from seqattn.errors import ConfigError, counted
 from seqattn.models.attention.arithmetic import Array, AttentionStep, Record, as_printed
 from seqattn.models.layers import LearnedVector, Linear, matmul
 
-SCORES: dict[type[AttentionKnobs], type[Score]] = {}
+SCORES: dict[type[ScoreConfig], type[Score]] = {}
 """A mapping from config section to class."""
 
 
@@ -73,8 +73,8 @@ class Score(nn.Module, ABC):
     """The interface of every score.
 
     A subclass registers the config section that selects the subclass, as in `class DotScore(Score,
-    knobs=DotAttention)`. A subclass that overrides `keys` or `scores` must also override `explain`;
-    otherwise, the arithmetic of the subclass is not explained.
+    config=DotAttention)`. A subclass that overrides `keys` or `scores` must also override
+    `explain`; otherwise, the arithmetic of the subclass is not explained.
 
     Args:
         heads: the number of heads, A. A score that splits queries and keys into heads passes
@@ -82,10 +82,10 @@ class Score(nn.Module, ABC):
             config with more heads is refused.
     """
 
-    def __init_subclass__(cls, *, knobs: type[AttentionKnobs] | None = None) -> None:
+    def __init_subclass__(cls, *, config: type[ScoreConfig] | None = None) -> None:
         super().__init_subclass__()
-        if knobs is not None:
-            SCORES[knobs] = cls
+        if config is not None:
+            SCORES[config] = cls
         if "explain" not in vars(cls) and {"keys", "scores"} & vars(cls).keys():
             cls.explain = Score.explain  # type: ignore[method-assign]
 
@@ -131,7 +131,7 @@ class Score(nn.Module, ABC):
         return ExplainedScores(None, as_printed(step.of_head(step.keys)), scores)
 
 
-class UniformScore(Score, knobs=UniformAttention):
+class UniformScore(Score, config=UniformAttention):
     """The score 0 for every key. Softmax and sparsemax turn equal scores into equal weights, so the
     context is the mean of the values unless location-based addressing changes the weights."""
 
@@ -150,7 +150,7 @@ class UniformScore(Score, knobs=UniformAttention):
         return ExplainedScores(None, keys, scores)
 
 
-class DotScore(Score, knobs=DotAttention):
+class DotScore(Score, config=DotAttention):
     """The dot product q . k (Luong et al. 2015, "Effective Approaches to Attention-based Neural
     Machine Translation", section 3.1, dot)."""
 
@@ -188,7 +188,7 @@ class ProjectedScore(Score):
         return query, step.map_states("Keys", formula, self.key, keys)
 
 
-class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
+class ScaledDotScore(ProjectedScore, config=ScaledDotAttention):
     """The scaled dot product q . k / sqrt(K) (Vaswani et al. 2017, "Attention Is All You Need", eq.
     1).
 
@@ -217,7 +217,7 @@ class ScaledDotScore(ProjectedScore, knobs=ScaledDotAttention):
         return explain_scaled_products(step.record, *self.explain_maps(step, keys * math.sqrt(K)))
 
 
-class GeneralScore(Score, knobs=GeneralAttention):
+class GeneralScore(Score, config=GeneralAttention):
     """The bilinear form q^T W k (Luong et al. 2015, section 3.1, general). Each head uses its own
     slice of q and of W k."""
 
@@ -242,7 +242,7 @@ class GeneralScore(Score, knobs=GeneralAttention):
         return explain_products(step.record, query, keys)
 
 
-class AdditiveScore(Score, knobs=AdditiveAttention):
+class AdditiveScore(Score, config=AdditiveAttention):
     """The additive score v . tanh(W q + U k + b) (Bahdanau et al. 2015, "Neural Machine Translation
     by Jointly Learning to Align and Translate", appendix A.1.2, plus the bias b). Luong et al. 2015
     call this score concat.
@@ -283,7 +283,7 @@ class AdditiveScore(Score, knobs=AdditiveAttention):
         return ExplainedScores(query, keys, scores)
 
 
-class CosineScore(ProjectedScore, knobs=CosineAttention):
+class CosineScore(ProjectedScore, config=CosineAttention):
     """The cosine of query and key, divided by a temperature: cos(q, k) / temperature (Graves, Wayne
     and Danihelka 2014, "Neural Turing Machines", eq. 5 and 6). The paper multiplies by the key
     strength beta = 1 / temperature.
@@ -332,7 +332,7 @@ class CosineScore(ProjectedScore, knobs=CosineAttention):
         )
 
 
-def build_score(config: AttentionKnobs, hidden: int) -> Score:
+def build_score(config: ScoreConfig, hidden: int) -> Score:
     """Build the score that a config section selects, for states of width `hidden`.
 
     Raises:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
-from seqattn.config import AttentionKnobs, as_plain, name_of
+from seqattn.config import ScoreConfig, as_plain, name_of
 from seqattn.config.extension import OWNERS
 from seqattn.errors import CheckpointError, DataError, UsageError, counted
 from seqattn.report.content.examples import examples_content, pack_points
@@ -211,7 +211,7 @@ class LiveModels:
             "features": list(spec.source_features),
             "target_features": list(spec.target_features),
             "scaling": spec.scaling_as_plain(),
-            "loss_scale": spec.target.unit.tolist(),
+            "loss_scale": spec.target.scale.tolist(),
             "input": input_form(trained),
             "runs": [],
         }
@@ -305,7 +305,7 @@ def _page_config(trained: LoadedModel) -> dict[str, Any]:
     """
     plain: dict[str, Any] = as_plain(trained.config)["model"]
     attention, section = plain.get("attention"), getattr(trained.config.model, "attention", None)
-    if isinstance(attention, dict) and isinstance(section, AttentionKnobs):
+    if isinstance(attention, dict) and isinstance(section, ScoreConfig):
         attention["normalizer"] = name_of(section.normalizer)
         if type(section.location) in OWNERS:
             attention["normalizer"] = attention["location"]["kind"]

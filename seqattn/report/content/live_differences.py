@@ -111,7 +111,7 @@ def describe_differences(runs: Sequence[PageRun], sequences_of: str | None) -> l
             f" {sequences_of or runs[0].name}, so the errors of the other models on them are not"
             " their test losses."
         )
-    if _list_values(runs, lambda run: str(run.trained.spec.target.unit.tolist())):
+    if _list_values(runs, lambda run: str(run.trained.spec.target.scale.tolist())):
         found.append(
             "The errors of a model are in its own scaled units, so the errors of these models"
             " cannot be compared."

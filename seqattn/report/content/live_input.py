@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqattn.analysis.evaluation.inputs import input_config
 from seqattn.config import OwnFile
-from seqattn.config.knobs.data import column_names
+from seqattn.config.data import column_names
 
 if TYPE_CHECKING:
     from seqattn.data.reading import Reading

@@ -169,7 +169,7 @@ def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float6
             f" checkpoint: {error}"
         )
         return None
-    return trained.spec.target.unit
+    return trained.spec.target.scale
 
 
 def _config_rows(folder: RunFolder, notices: list[str]) -> tuple[Config | None, list[list[str]]]:

@@ -212,7 +212,7 @@ def read_result(run: PageRun, folder: RunFolder) -> RunResult:
         CheckpointError: if a file of the run cannot be read.
     """
     summary, predictions = folder.read_summary(), folder.read_predictions()
-    losses = sequence_losses(predictions, run.trained.spec.target.unit)
+    losses = sequence_losses(predictions, run.trained.spec.target.scale)
     return RunResult(
         run,
         folder,
@@ -285,10 +285,10 @@ def _describe_floor(floor: float | None, low: float = 0.0, high: float = math.in
 
 def _are_comparable(results: Sequence[RunResult]) -> bool:
     first = results[0]
-    scale = first.run.trained.spec.target.unit
+    scale = first.run.trained.spec.target.scale
     return all(
         np.array_equal(first.target, each.target, equal_nan=True)
-        and np.array_equal(scale, each.run.trained.spec.target.unit)
+        and np.array_equal(scale, each.run.trained.spec.target.scale)
         for each in results
     )
 

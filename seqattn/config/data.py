@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, Tag, model_validator
 
-from seqattn.config.knobs.normalizing import check_normalization, with_scaling
-from seqattn.config.knobs.section import (
+from seqattn.config.section import (
     ColumnName,
     ColumnNames,
     Count,
@@ -240,6 +239,37 @@ class Split(Section):
 def column_names(given: list[str] | None) -> tuple[str, ...]:
     """Return the columns that a key names. For `[auto]` and `null`, return an empty tuple."""
     return () if given is None or given == ["auto"] else tuple(given)
+
+
+def with_scaling(content: Any) -> Any:
+    """Set `scaling: none` if the section has `normalize: none` and no `scaling`."""
+    if isinstance(content, dict) and content.get("normalize") == "none":
+        return {"scaling": "none", **content}
+    return content
+
+
+def check_normalization(section: Section) -> Section:
+    """Check that `normalize`, `scaling` and `relative` in a section do not contradict each other.
+
+    Raises:
+        PydanticCustomError: if two of the keys contradict each other.
+    """
+    normalize, scaling, relative = (
+        getattr(section, key) for key in ("normalize", "scaling", "relative")
+    )
+    if normalize == "none" and scaling != "none":
+        raise contradiction(
+            "scaling",
+            f"is {scaling}, but data.normalize is none, which scales nothing. Leave scaling out,"
+            " set it to none, or set data.normalize to global",
+        )
+    if normalize == "instance" and relative:
+        raise contradiction(
+            "relative",
+            "is true, but data.normalize: instance takes the level from each sequence already. Set"
+            " relative to false, or data.normalize to global",
+        )
+    return section
 
 
 AUTO = ["auto"]

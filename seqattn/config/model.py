@@ -6,8 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, Tag, model_validator
 
-from seqattn.config.knobs.location import Location
-from seqattn.config.knobs.section import (
+from seqattn.config.section import (
     Count,
     Section,
     Width,
@@ -18,15 +17,57 @@ from seqattn.config.knobs.section import (
 )
 
 
-class NormalizerKnobs(Section):
+class LocationConfig(Section):
+    """The base class of the sections of location-based addressing."""
+
+
+class LocationShift(LocationConfig):
+    """Location-based addressing that moves the previous attention weights by learned shifts
+    (Graves, Wayne and Danihelka 2014)."""
+
+    kind: Literal["location_shift"] = "location_shift"
+    """The kind of location-based addressing."""
+    shift_range: Annotated[int, Field(ge=1, le=63)] = 3
+    """Number of relative shifts, centered at 0. For example, 3 allows the shifts -1, 0 and 1."""
+
+    @model_validator(mode="after")
+    def _check_shift_range(self) -> Self:
+        n = self.shift_range
+        if n % 2 == 0:
+            raise contradiction(
+                "shift_range",
+                f"is {n}, but must be odd: 0, and as many shifts backward as forward."
+                f" Choose {n - 1} or {n + 1}",
+            )
+        return self
+
+
+class GaussianWindow(LocationConfig):
+    """A Gaussian window around a predicted source position (Luong et al. 2015, local-p)."""
+
+    model_config = require_key("kind")
+    kind: Literal["local"] = "local"
+    """The kind of location-based addressing."""
+    window: Annotated[int, Field(ge=1, le=100_000)] = 2
+    """D, half the width of the window. Source steps further than D from the predicted position have
+    weight 0. The standard deviation of the Gaussian is D / 2."""
+
+
+Location = Annotated[
+    Annotated[LocationShift, Tag("location_shift")] | Annotated[GaussianWindow, Tag("local")],
+    discriminator("kind", "location_shift"),
+]
+
+
+class NormalizerConfig(Section):
     """The base class of the sections of normalizers that a plugin registers."""
 
 
-class CellKnobs(Section):
+class CellConfig(Section):
     """The base class of the sections of cells that a plugin registers."""
 
 
-class AttentionKnobs(Section):
+class ScoreConfig(Section):
     """The keys that all scores have."""
 
     normalizer: Literal["softmax", "sparsemax", "hard"] = "softmax"
@@ -66,7 +107,7 @@ class AttentionKnobs(Section):
         return self
 
 
-class UniformAttention(AttentionKnobs):
+class UniformAttention(ScoreConfig):
     """Equal scores for all source steps, as a baseline for the other scores."""
 
     model_config = require_key("score")
@@ -83,7 +124,7 @@ class UniformAttention(AttentionKnobs):
         return self
 
 
-class DotAttention(AttentionKnobs):
+class DotAttention(ScoreConfig):
     """The dot product of query and key (Luong et al. 2015)."""
 
     model_config = require_key("score")
@@ -91,7 +132,7 @@ class DotAttention(AttentionKnobs):
     """Score function of query and key."""
 
 
-class ScaledDotAttention(AttentionKnobs):
+class ScaledDotAttention(ScoreConfig):
     """The dot product of query and key, divided by the square root of their width K (Vaswani et al.
     2017)."""
 
@@ -112,7 +153,7 @@ class ScaledDotAttention(AttentionKnobs):
         return self
 
 
-class GeneralAttention(AttentionKnobs):
+class GeneralAttention(ScoreConfig):
     """The score `query . (W key)`, where W is a learned matrix (Luong et al. 2015)."""
 
     model_config = require_key("score")
@@ -120,7 +161,7 @@ class GeneralAttention(AttentionKnobs):
     """Score function of query and key."""
 
 
-class AdditiveAttention(AttentionKnobs):
+class AdditiveAttention(ScoreConfig):
     """The score `v . tanh(W query + U key + b)`, where v, W, U and b are learned (Bahdanau et al.
     2015, with the bias b added)."""
 
@@ -131,7 +172,7 @@ class AdditiveAttention(AttentionKnobs):
     """K, the width of queries and keys. `null` means `hidden_dim`."""
 
 
-class CosineAttention(AttentionKnobs):
+class CosineAttention(ScoreConfig):
     """The cosine of the angle between query and key, divided by a learned temperature (Graves et
     al. 2014, eq. 5, 6)."""
 
@@ -156,7 +197,7 @@ Attention = Annotated[
 ]
 
 
-class ModelKnobs(Section):
+class ModelConfig(Section):
     """The keys that all kinds of models have."""
 
     skip: Literal["none", "linear"] = "none"
@@ -206,7 +247,7 @@ class ModelKnobs(Section):
         return self
 
 
-class Recurrent(ModelKnobs):
+class Recurrent(ModelConfig):
     """A recurrent encoder-decoder. `attention: null` removes the attention."""
 
     kind: Literal["recurrent"] = "recurrent"
@@ -305,7 +346,7 @@ class Recurrent(ModelKnobs):
         return self.attention is not None
 
 
-class FastWeights(ModelKnobs):
+class FastWeights(ModelConfig):
     """A recurrent network that attends to its recent states through fast weights (Ba et al.
     2016)."""
 
@@ -329,7 +370,7 @@ class FastWeights(ModelKnobs):
         return True
 
 
-class Transformer(ModelKnobs):
+class Transformer(ModelConfig):
     """An encoder and a decoder with self-attention. The decoder also has cross-attention over the
     output of the encoder (Vaswani et al. 2017)."""
 

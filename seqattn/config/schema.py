@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
-from seqattn.config.knobs.data import (
+from seqattn.config.data import (
     Copy,
     Data,
     Generated,
@@ -26,32 +26,36 @@ from seqattn.config.knobs.data import (
     Squares,
     Window,
 )
-from seqattn.config.knobs.location import (
-    GaussianWindow,
-    Location,
-    LocationKnobs,
-    LocationShift,
-)
-from seqattn.config.knobs.model import (
+from seqattn.config.model import (
     AdditiveAttention,
     Attention,
-    AttentionKnobs,
-    CellKnobs,
+    CellConfig,
     CosineAttention,
     DotAttention,
     FastWeights,
+    GaussianWindow,
     GeneralAttention,
+    Location,
+    LocationConfig,
+    LocationShift,
     Model,
-    ModelKnobs,
-    NormalizerKnobs,
+    ModelConfig,
+    NormalizerConfig,
     Recurrent,
     ScaledDotAttention,
+    ScoreConfig,
     Transformer,
     UniformAttention,
 )
-from seqattn.config.knobs.plugins import Plugin, Plugins
-from seqattn.config.knobs.section import NAME_PATTERN, Section, VariantName, contradiction, name_of
-from seqattn.config.knobs.training import (
+from seqattn.config.section import (
+    NAME_PATTERN,
+    FileName,
+    Section,
+    VariantName,
+    contradiction,
+    name_of,
+)
+from seqattn.config.training import (
     ConstantForcing,
     ConstantRate,
     CosineRate,
@@ -63,9 +67,48 @@ from seqattn.config.knobs.training import (
     PlateauRate,
     StepRate,
     TeacherForcing,
-    TeacherForcingKnobs,
+    TeacherForcingConfig,
     Training,
 )
+
+
+class Plugin(Section):
+    """A file or a module that registers additional mechanisms."""
+
+    path: FileName | None = None
+    """Path of a Python file, relative to the folder of the config."""
+    module: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    """Name of an importable module, instead of `path`."""
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    """SHA-256 digest of the source file."""
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if (self.path is None) == (self.module is None):
+            raise contradiction("path", "or module is required, but not both")
+        return self
+
+    @model_serializer
+    def _without_nulls(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+def is_file_name(text: str) -> bool:
+    """Return whether the name of a plugin is the path of a file instead of the name of a module."""
+    return text.endswith(".py") or "/" in text or "\\" in text
+
+
+def expand_plugin(given: Any) -> Any:
+    """Convert the name of a plugin to a mapping with the key `path` or `module`. Return any other
+    value unchanged."""
+    if isinstance(given, str):
+        return {"path" if is_file_name(given) else "module": given}
+    return given
+
+
+Plugins = Annotated[list[Annotated[Plugin, BeforeValidator(expand_plugin)]], Field(max_length=100)]
+"""A list of plugins. The text `my.py` is short for `{path: my.py}`, and the text `my.module` is
+short for `{module: my.module}`."""
 
 
 class Logging(Section):
@@ -175,13 +218,13 @@ class ComparisonFile(Config):
 
 
 __all__ = [
-    "NAME_PATTERN", "AdditiveAttention", "Attention", "AttentionKnobs", "CellKnobs", "Compare",
-    "ComparisonFile", "Config", "ConstantForcing", "ConstantRate", "Copy", "CosineAttention",
-    "CosineRate", "Data", "DotAttention", "EarlyStopping", "ExponentialForcing", "FastWeights",
-    "GaussianWindow", "GeneralAttention", "Generated", "InverseSigmoidForcing", "Lag",
-    "LearningRateSchedule", "LinearForcing", "Location", "LocationKnobs", "LocationShift",
-    "Logging", "Model", "ModelKnobs", "NormalizerKnobs", "OwnFile", "Paths", "PlateauRate",
-    "Plugin", "Polygons", "Recall", "Recurrent", "Reverse", "ScaledDotAttention", "Section",
-    "Sort", "Split", "Squares", "StepRate", "TeacherForcing", "TeacherForcingKnobs", "Training",
+    "NAME_PATTERN", "AdditiveAttention", "Attention", "CellConfig", "Compare", "ComparisonFile",
+    "Config", "ConstantForcing", "ConstantRate", "Copy", "CosineAttention", "CosineRate", "Data",
+    "DotAttention", "EarlyStopping", "ExponentialForcing", "FastWeights", "GaussianWindow",
+    "GeneralAttention", "Generated", "InverseSigmoidForcing", "Lag", "LearningRateSchedule",
+    "LinearForcing", "Location", "LocationConfig", "LocationShift", "Logging", "Model",
+    "ModelConfig", "NormalizerConfig", "OwnFile", "Paths", "PlateauRate", "Plugin", "Polygons",
+    "Recall", "Recurrent", "Reverse", "ScaledDotAttention", "ScoreConfig", "Section", "Sort",
+    "Split", "Squares", "StepRate", "TeacherForcing", "TeacherForcingConfig", "Training",
     "Transformer", "UniformAttention", "Window", "name_of",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, Tag, model_validator
 
-from seqattn.config.knobs.section import (
+from seqattn.config.section import (
     Count,
     FileName,
     Probability,
@@ -17,7 +17,7 @@ from seqattn.config.knobs.section import (
 )
 
 
-class TeacherForcingKnobs(Section):
+class TeacherForcingConfig(Section):
     """The keys that all schedules of teacher forcing have. A random draw decides whether a decoder
     input is the true previous step or the model's own forecast of this step."""
 
@@ -26,7 +26,7 @@ class TeacherForcingKnobs(Section):
     one sequence (`sequence`), or one step of one sequence (`element`)."""
 
 
-class ConstantForcing(TeacherForcingKnobs):
+class ConstantForcing(TeacherForcingConfig):
     """A probability of teacher forcing that is the same in every epoch."""
 
     schedule: Literal["constant"] = "constant"
@@ -35,7 +35,7 @@ class ConstantForcing(TeacherForcingKnobs):
     """Probability that the input is the true previous step: 1 means always, and 0 means never."""
 
 
-class LinearForcing(TeacherForcingKnobs):
+class LinearForcing(TeacherForcingConfig):
     """A probability of teacher forcing that changes linearly from `start` to `end` over
     `over_epochs` epochs (Bengio et al. 2015)."""
 
@@ -52,7 +52,7 @@ class LinearForcing(TeacherForcingKnobs):
     """Number of epochs from `start` to `end`. `null` means all of `training.epochs`."""
 
 
-class ExponentialForcing(TeacherForcingKnobs):
+class ExponentialForcing(TeacherForcingConfig):
     """A probability of teacher forcing that equals `decay` to the power of the epoch, with epochs
     counted from 0 (Bengio et al. 2015)."""
 
@@ -64,7 +64,7 @@ class ExponentialForcing(TeacherForcingKnobs):
     first epoch."""
 
 
-class InverseSigmoidForcing(TeacherForcingKnobs):
+class InverseSigmoidForcing(TeacherForcingConfig):
     """A probability of teacher forcing that equals k / (k + exp(epoch / k)), with epochs counted
     from 0 (Bengio et al. 2015)."""
 
