@@ -104,7 +104,7 @@ def config_schema(
     import json
 
     from seqattn.config import json_schema
-    from seqattn.config.manual import render_manual
+    from seqattn.config.keys import render_manual
 
     if output is None:
         end_on_closed_pipe()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.chunk import Chunk, Ragged, Where, step_text, to_offsets
-from seqattn.data.column_roles import ColumnRoles
+from seqattn.data.reading import Reading
 from seqattn.data.sequences import Integers, row_blocks
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.data.undashed import as_dashed_date
@@ -41,7 +41,7 @@ class Series:
             missing rows or empty cells, or None if no series is left out.
         notes: notes for the user on how the files were read.
         digests: SHA-256 digest of each file by file name.
-        roles: roles of the columns in a table, or None if no table was read.
+        reading: how the table was read, or None if no table was read.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Series:
     dropped: NDArray[np.bool_] | None = None
     notes: tuple[str, ...] = ()
     digests: dict[str, str] = field(default_factory=dict)
-    roles: ColumnRoles | None = None
+    reading: Reading | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -313,7 +313,7 @@ class _Regularizer:
         return Series(
             self.name, chunk.ids, chunk.points, chunk.order, self.spacing, chunk.groups,
             chunk.target, self.empty, self.dropped if self.dropped.any() else None, chunk.notes,
-            roles=chunk.roles,
+            reading=chunk.reading,
         )  # fmt: skip
 
     # --- missing rows -----------------------------------------------------------------------------

@@ -233,6 +233,11 @@ class Space(ABC):
     units: Units
 
     @property
+    def vocabulary_size(self) -> int:
+        """Number of symbols, or 0 if the steps are not symbols."""
+        return 0
+
+    @property
     @abstractmethod
     def is_identity(self) -> bool:
         """Whether a model reads and writes the user's values themselves."""
@@ -284,6 +289,11 @@ class Space(ABC):
         Args:
             per_sequence: the first stage of the scaling, (N, 1, F).
         """
+
+    def trim(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return forecasts (..., L, F) with padding after the end of each sequence, if the steps
+        say where a sequence ends."""
+        return values
 
     @abstractmethod
     def as_plain(self) -> dict[str, Any]:
@@ -367,17 +377,6 @@ class Vectors(Space):
         names = tuple(str(name) for name in plain["names"])
         units = {str(name): str(unit) for name, unit in plain["units"].items()}
         return cls(names, Scaling.from_plain(plain["scaling"], len(names)), units)
-
-
-def space_from_plain(plain: Mapping[str, Any]) -> Space:
-    """Build a space from the output of its method `as_plain`.
-
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError: if `plain` is not such an output.
-    """
-    if plain["kind"] != "vectors":
-        raise ValueError(f"the kind of steps {plain['kind']!r} is unknown")
-    return Vectors.from_plain(plain)
 
 
 def source_indices_of(

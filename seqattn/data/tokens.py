@@ -122,6 +122,10 @@ class Tokens(Space):
     def decode(self, values: NDArray[Any], per_sequence: Scaler) -> Integers:
         return values
 
+    def trim(self, values: NDArray[Any]) -> NDArray[Any]:
+        ended = (values == END).cumsum(axis=-2) - (values == END) > 0
+        return np.where(ended, PAD, values)
+
     def split(self, text: str) -> list[str]:
         """Return the symbols of a text in Unicode normalization form C."""
         text = unicodedata.normalize("NFC", text)
@@ -151,7 +155,7 @@ class Tokens(Space):
     def symbols_of(self, numbers: NDArray[np.integer]) -> list[str]:
         """Return the symbols of numbers (L,) or (L, 1) up to the end of the sequence."""
         found = list[str]()
-        for number in np.asarray(numbers).ravel().tolist():
+        for number in np.asarray(numbers).ravel().astype(np.int64).tolist():
             if number in (END, PAD):
                 break
             found.append(self.symbols[number])

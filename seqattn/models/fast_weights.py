@@ -112,7 +112,9 @@ class FastWeightsModel(Seq2SeqModel):
         super().__init__()
         H = config.hidden_dim
         self.features, self.hidden = features, H
-        self.source_modality, self.target_modality = source, target = features.modalities()
+        self.source_modality, self.target_modality = source, target = features.modalities(
+            H, config.embedding
+        )
         self.decay, self.rate, self.inner_steps = config.decay, config.rate, config.inner_steps
         self.encoder_input = Linear(source.input_width, H)
         self.encoder_state = Linear(H, H, bias=False)
@@ -120,7 +122,7 @@ class FastWeightsModel(Seq2SeqModel):
         self.decoder_input = Linear(target.input_width, H)
         self.decoder_state = Linear(H, H, bias=False)
         self.decoder_norm = LayerNorm(H) if config.layer_norm else None
-        self.output = Linear(H, target.output_width)
+        self.output = target.output_layer(H)
         self.skip = build_skip(config.skip, lengths, features, self.output)
 
     def attention_shape(self) -> tuple[int, int]:

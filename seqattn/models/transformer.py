@@ -353,7 +353,9 @@ class TransformerModel(Seq2SeqModel):
         super().__init__()
         D, A, hidden = config.model_dim, config.heads, config.feedforward_dim
         self.features, self.width, self.dropout = features, D, config.dropout
-        self.source_modality, self.target_modality = source, target = features.modalities()
+        self.source_modality, self.target_modality = source, target = features.modalities(
+            D, config.embedding
+        )
         self.max_length = config.longest
         self.source_in, self.target_in = source.input_layer(D), target.input_layer(D)
         self.source_places = build_positions(config, D)
@@ -367,7 +369,7 @@ class TransformerModel(Seq2SeqModel):
         pre_norm = config.norm == "pre"
         self.encoder_norm = LayerNorm(D) if pre_norm else None
         self.decoder_norm = LayerNorm(D) if pre_norm else None
-        self.output = Linear(D, target.output_width)
+        self.output = target.output_layer(D)
         self.skip = build_skip(config.skip, lengths, features, self.output)
 
     def attention_shape(self) -> tuple[int, int]:

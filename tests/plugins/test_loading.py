@@ -174,6 +174,21 @@ def test_an_unknown_name_may_be_that_of_a_plugin(write: Write, change: str) -> N
     assert hint in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("{score: dot, normalizer: {initial: 0}}",
+         "model.attention.normalizer.name: is required beside initial: one of softmax, sparsemax,"),
+        ("{score: dot, normalizer: {name: softmax, initial: 0}}",
+         "model.attention.normalizer.name: is softmax, which has no keys. Write softmax alone."),
+    ],
+)  # fmt: skip
+def test_a_mapping_of_a_normalizer_names_it(change: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(None, [f"model.attention={change}"])
+    assert words in str(caught.value)
+
+
 CONFIG = """
 data: {kind: squares, n_train: 16, n_validation: 8, n_test: 8}
 model: {kind: mean}

@@ -19,7 +19,7 @@ from typer.main import get_command
 from seqattn import errors
 from seqattn.cli import app
 from seqattn.config import json_schema
-from seqattn.config.manual import render_manual
+from seqattn.config.keys import render_manual
 from seqattn.config.shipped_configs import shipped_configs
 from seqattn.runs import METRICS, RunFolder
 from seqattn.runs.json_files import DivergedSummary, Summary
