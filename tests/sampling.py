@@ -53,18 +53,9 @@ SAMPLED: dict[str, int] = {
     "data/test_window_memory.py::"
     "test_a_part_is_scored_and_written_in_memory_that_does_not_grow": NEVER,
     "data/test_writing_tables.py::test_a_forecast_has_the_form_of_its_file_and_is_read_like_it": 5,
-    "experiments/test_comparison.py::test_a_killed_comparison_ends_with_the_same_tables": NEVER,
-    "experiments/test_core_faults.py::"
-    "test_a_stop_in_the_last_picture_of_a_run_counts_the_other_runs": 2,
     "experiments/test_trackers.py::test_mlflow_has_every_epoch_once_after_a_stop": NEVER,
     "experiments/test_trackers.py::"
     "test_the_offline_file_of_wandb_has_every_epoch_once_after_a_stop": NEVER,
-    "experiments/test_worker_processes.py::"
-    "test_a_plugin_that_no_config_names_is_loaded_in_each_worker": NEVER,
-    "experiments/test_worker_faults.py::"
-    "test_a_signal_to_the_whole_group_while_workers_start_saves": NEVER,
-    "experiments/test_worker_faults.py::"
-    "test_a_full_disk_in_one_worker_stops_the_others_with_the_message": NEVER,
     "experiments/test_worker_faults.py::"
     "test_a_killed_worker_is_named_and_the_others_are_saved": NEVER,
     "experiments/test_worker_faults.py::test_workers_end_with_a_killed_parent": NEVER,

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tests.conftest import ROOT
+from tests.plugins.sources import MEAN_MODEL
 
 SCORE = (ROOT / "examples/plugins/bilinear_tanh.py").read_text().replace("exportable = True", "")
 CELL = (ROOT / "examples/plugins/minimal_gated.py").read_text().replace("exportable = True", "")
@@ -69,6 +70,12 @@ def generate(task, n, seed):
         features=("x", "y"), ids=tuple(map(str, range(n))), alignment=steps,
     )
 '''
+
+ONE_DRAW_TASK = COPY_TASK.replace(
+    "    source = draws[0].standard_normal((n, 9, 2))",
+    "    drawn = draws[0].standard_normal((n, 9, 6))\n    source = drawn[..., :2]",
+).replace("draws[1].standard_normal(source.shape)", "drawn[..., 2:4]")
+"""A task that draws the source and the noise in one call."""
 
 METRIC = """
 import numpy as np
@@ -262,10 +269,23 @@ MISTAKES = {
         ("OwnSoftmax.normalize: must return seqattn.NormalizerOutput(weights), where the weights"
          " have the shape of the scores; got Tensor.",),
     ),
+    "tensor instead of the output of a location": Mistake(
+        LOCATION, ".weights, None", ".weights", "shapes",
+        ("Recency.attention_weights: must return (weights, previous)", "got Tensor."),
+    ),
+    "tensor instead of the output of a model": Mistake(
+        MEAN_MODEL, "return ModelOutput(values, (AttentionMap(weights),) if with_attention else ())",
+        "return values", "shapes",
+        ("Mean.forecast: must return seqattn.ModelOutput(values)", "got Tensor."),
+    ),
     "mask after the normalization": Mistake(
         NORMALIZER, NORMALIZER_RESULT,
         "scores.softmax(-1) if keep is None else scores.softmax(-1) * keep.unsqueeze(-2)",
         "weights", ("sum to 0.", "the mask is applied after the normalization"),
+    ),
+    "weights that sum to a little more than 1": Mistake(
+        NORMALIZER, NORMALIZER_RESULT, "1.000001 * mask_scores(scores, keep).softmax(-1)",
+        "weights", ("sum to 1.00000", "instead of 1 ("),
     ),
     "temperature from padding": Mistake(
         NORMALIZER, NORMALIZER_RESULT,
@@ -309,6 +329,20 @@ MISTAKES = {
         "ideal",
         ("If call 3 of a random generator returns other numbers, the source stays the same",
          "`ideal` contains noise"),
+    ),
+    "ideal forecast with other noise": Mistake(
+        ONE_DRAW_TASK, "ideal=source", "ideal=source + 0.3 * drawn[..., 4:]", "ideal",
+        ("A regression of the targets on `ideal` has the slope 0.9", "contains noise"),
+    ),
+    "ideal forecast times 0.9": Mistake(
+        QUIET_TASK, "ideal=np.where(keep, ideal, 0.0)", "ideal=np.where(keep, 0.9 * ideal, 0.0)",
+        "ideal",
+        ("A regression of the targets on `ideal` has the slope 1.11", "2000 sequences",
+         "`ideal` is scaled"),
+    ),
+    "ideal forecast plus 0.1": Mistake(
+        QUIET_TASK, "ideal=np.where(keep, ideal, 0.0)", "ideal=np.where(keep, ideal + 0.1, 0.0)",
+        "ideal", ("The targets minus `ideal` have the mean -0.0", "instead of 0"),
     ),
     "ideal forecast without a term": Mistake(
         QUIET_TASK, "ideal=np.where(keep, ideal, 0.0)",
