@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from seqattn.data import inspect as reader  # noqa: E402
-from seqattn.data.setting_names import name_options  # noqa: E402
+from seqattn.data.setting_names import name_origin  # noqa: E402
 from seqattn.errors import SeqattnError  # noqa: E402
 from tests.real_files import load_cases, options_of  # noqa: E402
 
@@ -31,12 +31,12 @@ from tests.real_files import load_cases, options_of  # noqa: E402
 def read(path: Path, flags: str) -> dict[str, Any]:
     """Return what the reader makes of a file, without the folder of the file."""
     try:
-        with name_options():
-            report = reader.inspect_file(path, reader.InspectOptions(**options_of(flags)))
+        with name_origin("options"):
+            report = reader.inspect_file(path, reader.Reading(**options_of(flags)))
     except SeqattnError as error:
         kind, message = type(error).__name__, str(error).replace(f"{path.parent}/", "")
         return {"error": f"{kind}: {message}"}
-    chunk, roles = report.chunk, report.roles
+    chunk, found = report.chunk, report.reading
     digest = hashlib.sha256(repr(chunk.ids).encode())
     for ragged, _ in chunk.cells():
         digest.update(np.ascontiguousarray(ragged.values).tobytes())
@@ -44,8 +44,9 @@ def read(path: Path, flags: str) -> dict[str, Any]:
     if chunk.order is not None:
         digest.update(np.ascontiguousarray(chunk.order).tobytes())
     return {
-        "sequences": digest.hexdigest()[:16], "series": list(roles.series), "time": roles.time,
-        "features": list(roles.features), "ignored": dict(roles.ignored),
+        "sequences": digest.hexdigest()[:16], "series": list(found.series_columns),
+        "time": ",".join(found.time_columns) or None,
+        "features": list(found.features or ()), "ignored": dict(report.ignored),
         "frequency": report.frequency, "notes": list(report.notes),
         "section": report.section.replace(f"{path.parent}/", ""),
     }  # fmt: skip

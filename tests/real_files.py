@@ -92,10 +92,10 @@ def _cases(path: Path, entry: Mapping[str, Any]) -> list[Case]:
 
 
 def options_of(flags: str) -> dict[str, Any]:
-    """Flags of `seqattn data check` as keywords of InspectOptions.
+    """Flags of `seqattn data check` as keywords of Reading.
 
     `--series a,b --time none --skip-rows 5` is
-    `{"series": ("a", "b"), "time": None, "skip_rows": 5}`. A comma stays a comma where the option is
+    `{"series": ("a", "b"), "time": (), "skip_rows": 5}`. A comma stays a comma where the option is
     a delimiter, a decimal mark or a thousands mark.
     """
     found: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def options_of(flags: str) -> dict[str, Any]:
         if key == "na":
             found["na_values"] = (value,)
         elif value == "none":
-            found[key] = () if key == "series" else None
+            found[key] = None if key == "thousands" else ()
         elif key in LISTS or key == "time":
             found[key] = tuple(value.split(","))
         else:
@@ -123,17 +123,18 @@ def report_mistakes(report: Any, expected: Mapping[str, Any]) -> list[str]:
     not compared.
 
     Args:
-        report: has roles (series, time, features, ignored), sequences, rows, frequency, notes.
+        report: has reading, ignored, sequences, rows, frequency, notes.
     """
-    roles = report.roles
+    reading = report.reading
+    time = ",".join(reading.time_columns) or None
     mistakes = [
-        _series_mistake(roles.series, expected.get("series", ANY)),
-        _one_of_mistake("time", roles.time, expected.get("time", ANY)),
-        _features_mistake(roles.features, expected.get("features", ANY)),
+        _series_mistake(reading.series_columns, expected.get("series", ANY)),
+        _one_of_mistake("time", time, expected.get("time", ANY)),
+        _features_mistake(reading.features, expected.get("features", ANY)),
         _one_of_mistake("sequences", report.sequences, expected.get("sequences", ANY)),
         _one_of_mistake("rows", report.rows, expected.get("rows", ANY)),
         _frequency_mistake(report.frequency, expected.get("frequency", ANY)),
-        *_ignored_mistakes(roles.ignored, expected.get("ignored")),
+        *_ignored_mistakes(report.ignored, expected.get("ignored")),
         *missing_words("notes", "\n".join(report.notes), expected.get("notes", ())),
     ]
     return [mistake for mistake in mistakes if mistake]

@@ -9,7 +9,8 @@ import typer
 
 from seqattn.cli.help_pages import CommandIndex, CommandPage
 from seqattn.cli.options import ConfigFile, OptionalConfig, Overrides
-from seqattn.cli.output import end_on_closed_pipe, open_text_output, show, write_data
+from seqattn.cli.output import open_text_output, show, write_data
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import counted
 
 config_app = typer.Typer(

@@ -11,13 +11,14 @@ import typer
 
 from seqattn.cli.help_pages import CommandIndex, CommandPage
 from seqattn.cli.options import ConfigFile, Overrides, grouped_options
-from seqattn.cli.output import end_on_closed_pipe, ignore_closed_pipe, note, show
+from seqattn.cli.output import ignore_closed_pipe, note, show
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import DataError, UsageError, counted
 
 if TYPE_CHECKING:
     from seqattn.data.chunk import Chunk, Ragged
     from seqattn.data.inspect import FileReport
-    from seqattn.data.reading import ReadOptions
+    from seqattn.data.reading import Reading
 
 data_app = typer.Typer(
     cls=CommandIndex, no_args_is_help=True, rich_markup_mode=None,
@@ -152,17 +153,17 @@ class TextOptions:
                 raise UsageError(f"{flag} {value}: expected one of {', '.join(map(repr, known))}.")
 
 
-def _read_options(columns: ColumnOptions, text: TextOptions) -> ReadOptions:
-    from seqattn.data.reading import ReadOptions
+def _reading_of(columns: ColumnOptions, text: TextOptions) -> Reading:
+    from seqattn.data.reading import Reading
 
     series, time, features, ignore = columns.series, columns.time, columns.features, columns.ignore
-    return ReadOptions(
+    return Reading(
         layout=text.table_layout, delimiter=text.delimiter, comment=text.comment,
         encoding=text.encoding, skip_rows=text.skip_rows, decimal=text.decimal,
         thousands=None if text.thousands == "none" else text.thousands,
         na_values=None if text.na is None else _split_names(text.na), time_format=text.time_format,
         series="auto" if series is None else () if series == "none" else _split_names(series),
-        time="auto" if time is None else None if time == "none" else _split_names(time),
+        time="auto" if time is None else () if time == "none" else _split_names(time),
         features=None if features is None else _split_names(features),
         ignore=("",) if ignore == "" else _split_names(ignore or ""),
         one_hot=_split_names(columns.one_hot or ""),
@@ -195,11 +196,11 @@ def check_command(
     of a config that trains on the file.
     """
     from seqattn.data.inspect import inspect_file
-    from seqattn.data.setting_names import name_options
+    from seqattn.data.setting_names import name_origin
     from seqattn.runs.storage import check_outputs
 
     text.check()
-    options = _read_options(columns, text)
+    reading = _reading_of(columns, text)
     if picture is not None:
         from seqattn.plots import run_pictures
 
@@ -211,12 +212,12 @@ def check_command(
     if folder is not None:
         from seqattn.data.files import find_files
 
-        files = find_files(str(folder), options.format)
+        files = find_files(str(folder), reading.format)
         size = sum(each.stat().st_size for each in files)
         heading = f"{folder}: {counted(len(files), 'file')}, {size / 1e9:.3g} GB; the first:"
         file = files[0]
-    with name_options():
-        report = inspect_file(file, options)
+    with name_origin("options"):
+        report = inspect_file(file, reading)
     if picture is not None:
         _draw_sequences(report.chunk, picture)
     end_on_closed_pipe()
@@ -239,7 +240,7 @@ def _show_report(file: Path, report: FileReport) -> None:
     low, high = int(lengths.min()), int(lengths.max())
     span = counted(low, "step") if low == high else f"{low:,} to {high:,} steps"
     show(f"{file}: {report.layout}, {counted(len(chunk), 'sequence')} of {span}")
-    for reason in report.roles.reasons:
+    for reason in report.reasons:
         show(f"  {reason}")
     sides = [("", chunk.points)]
     if chunk.target is not None:
@@ -254,8 +255,9 @@ def _show_report(file: Path, report: FileReport) -> None:
         spacing = f"spacing {report.frequency}"
         if report.frequency == "irregular":
             spacing = "not evenly spaced"
+        time = ",".join(report.reading.time_columns) or "steps"
         show(
-            f"  {report.roles.time or 'steps'}: {step_text(chunk.order.min())} to"
+            f"  {time}: {step_text(chunk.order.min())} to"
             f" {step_text(chunk.order.max())}, {spacing}{gaps}"
         )
     if len(chunk) > 1:
@@ -334,6 +336,10 @@ def sample(
     except DataError as error:
         raise UsageError(str(error)) from None
     sequences = getattr(load_data(task), part)
+    if sequences.source_space.symbols:
+        raise UsageError(
+            f"{config}: its sequences are symbols; only sequences of vectors can be written."
+        )
     is_continuation = isinstance(task, Squares | Polygons | Lag)
     content, cut = write_sequences(sequences, form, wide=wide, is_continuation=is_continuation)
     write_output(output, content)

@@ -20,8 +20,8 @@ from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
 from seqattn.data.chunk import Chunk
 from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
+from seqattn.data.reading import Reading
 from seqattn.data.sequences import Floats
-from seqattn.data.table_style import DEFAULT_STYLE, TableStyle
 from seqattn.data.writing import (
     ForecastSteps,
     TableWriter,
@@ -58,20 +58,23 @@ class ForecastWriter:
         form: "csv", "tsv", "jsonl", "npz", "parquet" or "arrow".
         trained: the model, with the column roles of the training data.
         names: the names of the target features in the output.
-        style: the table style of the input file, including the delimiter.
+        style: the reading of the input file.
     """
 
     def __init__(
         self, output: Path | None, form: str, trained: LoadedModel, names: tuple[str, ...],
-        style: TableStyle = DEFAULT_STYLE,
+        style: Reading | None = None,
     ) -> None:  # fmt: skip
         self.output, self.form, self.names = output, form, names
-        roles = trained.spec.roles
-        series = "" if roles is None else "/".join(roles.series)
+        of_training = trained.spec.reading or Reading()
+        series = "/".join(of_training.series_columns)
         is_counted = getattr(trained.config.data, "spacing", "") == "uneven"  # not dates
-        time = () if roles is None or is_counted else roles.time[:1]
+        time = () if is_counted else of_training.time_columns[:1]
+        style = style or Reading()
         self.style = replace(
-            style, series=style.series or ((series,) if series else ()), time=style.time or time
+            style,
+            series=style.series_columns or ((series,) if series else ()),
+            time=style.time_columns or time,
         )
         self.chunks: list[tuple[Sequences, Any]] = []
         self.table: TableWriter | None = None
@@ -224,7 +227,7 @@ def predict_file(
         names = first[2]
     style = first[0].style
     if not _keeps_format(file, output, form, reader.file_format(file)):
-        style = style.without_format()
+        style = style.without_text_style()
     writer = ForecastWriter(output, form, trained, names, style)
     lengths = list[NDArray[np.int64]]()
     is_shown = sys.stderr.isatty() and output is not None

@@ -192,6 +192,34 @@ class Lag(Paths):
         return self
 
 
+class Dates(Generated):
+    """A task of language: a date in one of six human formats is written in the form of ISO 8601,
+    character by character."""
+
+    kind: Literal["dates"] = "dates"
+    """Name of the task, or `file` for your own sequences."""
+
+
+class Numbers(Generated):
+    """A task of language: the digits of a number are written in words. German says the units before
+    the tens, English does not."""
+
+    kind: Literal["numbers"] = "numbers"
+    """Name of the task, or `file` for your own sequences."""
+    language: Literal["german", "english"] = "german"
+    """Language of the words."""
+    digits: Annotated[int, Field(ge=3, le=6)] = 6
+    """Largest number of digits. Each number of digits from 1 on has the same probability."""
+
+
+class Grammar(Generated):
+    """A task of language: a sentence of English words is translated to an artificial language with
+    another order of words."""
+
+    kind: Literal["grammar"] = "grammar"
+    """Name of the task, or `file` for your own sequences."""
+
+
 class Window(Section):
     """Sliding windows over series. In a window, the target steps follow the source steps."""
 
@@ -415,6 +443,6 @@ class OwnFile(Section):
 
 TASK = Variants("kind", "squares", noun="task", base=Generated)
 Data = Annotated[
-    Squares | Polygons | Copy | Reverse | Sort | Recall | Lag | OwnFile,
+    Squares | Polygons | Copy | Reverse | Sort | Recall | Lag | Dates | Numbers | Grammar | OwnFile,
     TASK,
 ]

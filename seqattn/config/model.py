@@ -243,6 +243,16 @@ class ModelConfig(Section):
         return self
 
 
+class EmbeddingConfig(Section):
+    """Learned vectors of symbols, for data whose steps are symbols."""
+
+    dim: Width | None = None
+    """E, the width of the vectors. `null` means `hidden_dim` or `model_dim`."""
+    tied: bool = False
+    """Whether the output layer uses the vectors of the target symbols as its weights (Press and
+    Wolf 2017)."""
+
+
 class Recurrent(ModelConfig):
     """A recurrent encoder-decoder. `attention: null` removes the attention."""
 
@@ -273,6 +283,8 @@ class Recurrent(ModelConfig):
     5). `input_feeding` always uses the attentional vector."""
     attention: Attention | None = ScaledDotAttention()
     """Attention of the decoder. `null` means an encoder-decoder without attention."""
+    embedding: EmbeddingConfig | None = None
+    """Embedding of symbols, for data whose steps are symbols. `null` means the defaults."""
 
     @model_validator(mode="after")
     def _check_context(self) -> Self:
@@ -358,6 +370,8 @@ class FastWeights(ModelConfig):
     """Number of inner steps in which a new state reads the memory."""
     layer_norm: bool = True
     """Whether layer normalization is applied before tanh (Ba, Kiros and Hinton 2016)."""
+    embedding: EmbeddingConfig | None = None
+    """Embedding of symbols, for data whose steps are symbols. `null` means the defaults."""
 
     @property
     def has_attention(self) -> bool:
@@ -390,6 +404,8 @@ class Transformer(ModelConfig):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Probability of dropout in training, on the output of each sublayer and on the inputs of
     encoder and decoder."""
+    embedding: EmbeddingConfig | None = None
+    """Embedding of symbols, for data whose steps are symbols. `null` means the defaults."""
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:

@@ -12,7 +12,6 @@ are selected by name.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,82 +20,12 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.chunk import (
-    DATES,
-    Chunk,
-    Ragged,
-    first_line,
-    join_names,
-    select_features,
-    to_offsets,
-)
-from seqattn.data.reading import ReadOptions
+from seqattn.data.chunk import DATES, Chunk, Ragged, first_line, to_offsets
+from seqattn.data.reading import Reading, join_names
 from seqattn.data.sentinels import SentinelCounter, na_numbers
 from seqattn.data.sequences import Integers, row_blocks, valid_mask
-from seqattn.errors import DataError, unequal_numbers
-from seqattn.runs.storage import MAX_UNPACKED_BYTES
-
-
-def read_npz_arrays(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
-    """Return all arrays of an NPZ file by name.
-
-    Raises:
-        DataError: if the file is damaged, is too large when decompressed, or contains Python
-            objects.
-    """
-    try:
-        with zipfile.ZipFile(file) as archive:
-            entries = archive.infolist()
-            size = sum(entry.file_size for entry in entries)
-            if size > MAX_UNPACKED_BYTES:
-                largest = max(entries, key=lambda entry: entry.file_size)
-                total, most = unequal_numbers(size / 2**30, MAX_UNPACKED_BYTES / 2**30)
-                raise DataError(
-                    f"{name}: unpacks to {total} GiB ({largest.filename!r} alone to"
-                    f" {largest.file_size / 2**30:.1f}); at most {most} GiB are"
-                    " unpacked. Save it as NPY, which is mapped instead."
-                )
-            arrays: dict[str, NDArray[Any]] = {}
-            for entry in entries:
-                key = entry.filename.removesuffix(".npy")
-                if not entry.filename.endswith(".npy"):
-                    raise DataError(f"{name}: {entry.filename!r} in it is not an array.")
-                if key in arrays:
-                    raise DataError(f"{name}: has {key!r} twice.")
-                with archive.open(entry) as member:
-                    arrays[key] = _read_array(member, entry, name, key)
-            return arrays
-    except DataError:
-        raise
-    except Exception as error:  # damaged archives raise errors from several modules
-        raise DataError(f"{name}: is a damaged NPZ file ({first_line(error)}).") from None
-
-
-def _read_array(member: Any, entry: zipfile.ZipInfo, name: str, key: str) -> NDArray[Any]:
-    version = np.lib.format.read_magic(member)
-    read = {(1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0}.get(version)  # fmt: skip
-    if read is None:
-        raise DataError(f"{name}: {key!r} is of NPY version {version}, which is not supported.")
-    shape, fortran, dtype = read(member)
-    if dtype.hasobject:
-        raise DataError(
-            f"{name}: {key!r} contains Python objects, which are never loaded. Save numbers or"
-            " texts."
-        )
-    count = 1
-    for length in shape:
-        count *= int(length)
-    expected = count * dtype.itemsize
-    if expected < 0 or expected > entry.file_size:
-        raise DataError(
-            f"{name}: {key!r} is truncated: according to its header, it has {expected} bytes."
-        )
-    data = member.read(expected)
-    if len(data) != expected:
-        raise DataError(f"{name}: {key!r} is cut short.")
-    array: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count)
-    return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+from seqattn.errors import DataError
+from seqattn.runs.storage import unpack_arrays
 
 
 def default_names(features: int) -> tuple[str, ...]:
@@ -128,7 +57,7 @@ class FeatureChoice:
     @classmethod
     def of(
         cls, arrays: dict[str, NDArray[Any]], words: str, name: str, key: str, F: int,
-        options: ReadOptions,
+        reading: Reading,
     ) -> FeatureChoice:  # fmt: skip
         """Select features by the names in the file, or by position if the file has no names.
 
@@ -138,34 +67,33 @@ class FeatureChoice:
             name: name of the file, for messages.
             key: name of the array of values.
             F: number of features in the array of values.
-            options: the options for reading the file.
+            reading: how to read the file.
 
         Raises:
             DataError: if a feature is missing, the number of names is wrong or a name occurs twice.
         """
         if words not in arrays:
-            return cls.in_order(key, F, options)
+            return cls.in_order(key, F, reading)
         file_names = read_texts(arrays[words], name, words)
         if len(file_names) != F:
             raise DataError(f"{name}: {key!r} has {F} features, {words!r} {len(file_names)} names.")
         doubled = sorted({word for word in file_names if file_names.count(word) > 1})
         if doubled:
             raise DataError(f"{name}: {words!r} has {doubled[0]!r} twice.")
-        names, notes = select_features(
-            file_names, options, f"{name}: {key!r} has no feature",
+        names, notes = reading.select_features(file_names, f"{name}: {key!r} has no feature",
             f"it has {join_names(file_names)}",
         )  # fmt: skip
         indices = tuple(file_names.index(word) for word in names)
         return cls(names, None if indices == tuple(range(F)) else indices, notes)
 
     @classmethod
-    def in_order(cls, key: str, F: int, options: ReadOptions) -> FeatureChoice:
+    def in_order(cls, key: str, F: int, reading: Reading) -> FeatureChoice:
         """Take all features in order.
 
         Raises:
             DataError: if the number of names is wrong.
         """
-        names = default_names(F) if options.features is None else options.features
+        names = default_names(F) if reading.features is None else reading.features
         if len(names) != F:
             raise DataError(
                 f"{key}: has {F} features a point, but there are {len(names)} names:"
@@ -176,7 +104,7 @@ class FeatureChoice:
 
 def choose_target_features(
     arrays: dict[str, NDArray[Any]], name: str, source: tuple[str, ...], G: int,
-    options: ReadOptions,
+    reading: Reading,
 ) -> FeatureChoice:  # fmt: skip
     """Select the target features.
 
@@ -185,16 +113,16 @@ def choose_target_features(
         name: name of the file, for messages.
         source: names of the selected source features.
         G: number of target features in the file.
-        options: the options for reading the file.
+        reading: how to read the file.
     """
     words, features = "said", None
     if words not in arrays and len(arrays.get("features", ())) == G:
-        words, features = "features", options.features  # same names as the source features
+        words, features = "features", reading.features  # same names as the source features
     elif words not in arrays:
         features = default_target_names(source, G)
-    if options.source_and_target is not None:
-        features = options.source_and_target[1]
-    return FeatureChoice.of(arrays, words, name, "target", G, replace(options, features=features))
+    if reading.source_and_target is not None:
+        features = reading.source_and_target[1]
+    return FeatureChoice.of(arrays, words, name, "target", G, replace(reading, features=features))
 
 
 def read_texts(array: NDArray[Any], name: str, key: str) -> list[str]:
@@ -207,12 +135,12 @@ ZIP_MAGIC = b"PK\x03\x04"
 """The first bytes of an NPZ file."""
 
 
-def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
+def read_npy(path: Path, reading: Reading, *, whole: bool = False) -> Iterator[Chunk]:
     """Yield chunks of an NPY file. The values are views of the mapped file if possible.
 
     Args:
         path: the file.
-        options: the options for reading the file.
+        reading: how to read the file.
         whole: whether to yield the whole file as one chunk.
 
     Raises:
@@ -230,16 +158,16 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         raise DataError(f"{path}: is not an NPY file of numbers ({first_line(error)}).") from None
     if array.ndim == 1:  # one sequence of one feature
         array = array[None, :]
-    if array.ndim == 2 and options.layout == "long":
+    if array.ndim == 2 and reading.layout == "long":
         array = array[None, :, :]
     values = _check_array(array, str(path), "the array")
-    marks = SentinelCounter(str(path), options)
+    marks = SentinelCounter(str(path), reading)
     for first, part in [(0, values)] if whole and len(values) else row_blocks(values):
         names = tuple(str(k) for k in range(first, first + len(part)))
         where = f"row {first + 1} on"
         chunk = _array_chunk(
-            _without_na(part, options), None, names,
-            FeatureChoice.in_order(where, part.shape[2], options), where, first,
+            _without_na(part, reading), None, names,
+            FeatureChoice.in_order(where, part.shape[2], reading), where, first,
         )  # fmt: skip
         yield replace(chunk, notes=(*chunk.notes, *marks.add(chunk.points)))
     marks.check()
@@ -247,14 +175,20 @@ def read_npy(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterat
         raise DataError(f"{path}: has no sequences: its shape is {array.shape}.")
 
 
-def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
+def read_npz(file: Path | BinaryIO, name: str, reading: Reading) -> Iterator[Chunk]:
     """Yield the single chunk of an NPZ file.
 
     Raises:
         AmbiguousData: see `read_npy`.
         DataError: if the file is damaged, is too large when decompressed or has conflicting shapes.
     """
-    arrays = read_npz_arrays(file, name)
+    try:
+        arrays = unpack_arrays(file)
+    except Exception as error:  # a damaged archive can raise errors of several modules
+        raise DataError(
+            f"{name}: is a damaged NPZ file, or cannot be read as one ({first_line(error)}). Large"
+            " arrays are mapped if they are saved as NPY."
+        ) from None
     key = _main_array(arrays, name)
     values = _check_array(arrays[key], name, repr(key))
     if not len(values):
@@ -269,19 +203,19 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
             )
         values = np.where(observed.reshape(values.shape), values, values.dtype.type(np.nan))
     has_target = "target" in arrays and key != "values"
-    source_options = options
-    if has_target and options.source_and_target is not None:
-        source_options = replace(options, features=options.source_and_target[0])
-    which = FeatureChoice.of(arrays, "features", name, key, values.shape[2], source_options)
+    source_reading = reading
+    if has_target and reading.source_and_target is not None:
+        source_reading = replace(reading, features=reading.source_and_target[0])
+    which = FeatureChoice.of(arrays, "features", name, key, values.shape[2], source_reading)
     ids = tuple(map(str, range(len(values))))
     if "ids" in arrays:
         ids = tuple(read_texts(arrays["ids"], name, "ids"))
         if len(ids) != len(values):
             raise DataError(f"{name}: has {len(values)} sequences in {key!r} and {len(ids)} ids.")
-    chunk = _array_chunk(_without_na(values, options), lengths, ids, which, key, 0)
+    chunk = _array_chunk(_without_na(values, reading), lengths, ids, which, key, 0)
     if key == "source" and "source_times" in arrays:
         chunk = replace(chunk, order=_read_times(arrays["source_times"], name, chunk.points))
-    marks = SentinelCounter(name, options)
+    marks = SentinelCounter(name, reading)
     if not has_target:
         notes = marks.add(chunk.points)
         marks.check()
@@ -293,11 +227,11 @@ def read_npz(file: Path | BinaryIO, name: str, options: ReadOptions) -> Iterator
             f"{name}: has {len(ids)} sequences in {key!r} and {len(target)} in 'target'."
         )
     of_target = choose_target_features(
-        arrays, name, chunk.points.features, target.shape[2], options
+        arrays, name, chunk.points.features, target.shape[2], reading
     )
     target_lengths = _read_lengths(arrays, name, ("target_lengths",), target, "target")
     targets = _array_chunk(
-        _without_na(target, options), target_lengths, ids, of_target, "target", 0
+        _without_na(target, reading), target_lengths, ids, of_target, "target", 0
     )
     notes = marks.add(chunk.points, targets.points)
     marks.check()
@@ -358,9 +292,9 @@ def _array_chunk(
     return Chunk(ids, Ragged(points, offsets, names), where, notes=notes)
 
 
-def _without_na(values: NDArray[np.floating], options: ReadOptions) -> NDArray[np.floating]:
+def _without_na(values: NDArray[np.floating], reading: Reading) -> NDArray[np.floating]:
     """Replace the numbers that mark missing values with NaN."""
-    is_missing = np.isin(values, na_numbers(options))
+    is_missing = np.isin(values, na_numbers(reading))
     return np.where(is_missing, values.dtype.type(np.nan), values) if is_missing.any() else values
 
 

@@ -7,18 +7,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading, Resolution
 from seqattn.data.sequences import Integers, row_blocks
-from seqattn.data.table_style import DEFAULT_STYLE, TableStyle
 from seqattn.errors import DataError
-
-if TYPE_CHECKING:
-    from seqattn.data.column_roles import ColumnRoles
 
 
 def step_text(step: Any) -> str:
@@ -28,57 +24,6 @@ def step_text(step: Any) -> str:
         return text.removesuffix("T00:00:00")
     number = float(step)
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
-
-
-MAX_SHOWN = 40  # maximum length of a name or a cell in a message, in characters
-
-
-def select_features(
-    others: Sequence[str], options: ReadOptions, lacks: str, found: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Select the features to read.
-
-    Args:
-        others: names in the file that can be features.
-        options: the options for reading the file.
-        lacks: the beginning of the error message, which states what kind of name is missing, such
-            as "data.csv: no column".
-        found: the part of the error message after the missing name, which lists what the file
-            contains.
-
-    Returns:
-        the names of the selected features, as in the file, and notes for the user.
-
-    Raises:
-        DataError: if a requested feature is missing, or if the file has no features.
-    """
-    requested = options.features
-    if requested is None:
-        if not others:
-            raise DataError(f"{lacks} with features; {found}.")
-        return tuple(others), ()
-    missing = [feature for feature in requested if feature not in others]
-    if not missing:
-        left_out = [cell for cell in others if cell not in requested]
-        return requested, ((f"left out: {join_names(left_out)}",) if left_out else ())
-    if options.may_rename and len(others) == len(requested) == len(missing):
-        note = f"{', '.join(others)} are read as {', '.join(requested)}, in this order"
-        return tuple(others), (note,)
-    raise DataError(f"{lacks} {missing[0]!r}; {found}. Needed are {join_names(requested)}.")
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Join the first twelve names of a list for a message, and append the number of further names
-    if the list is longer."""
-    shown = list(map(shorten, names[:12]))
-    more = [f"and {len(names) - 12} more"] if len(names) > 12 else []
-    return ", ".join([*shown, *more]) or "nothing"
-
-
-def shorten(text: str, size: int = MAX_SHOWN) -> str:
-    """Return a text for a message. If the text has more than `size` characters, return the first
-    `size` characters and "..."."""
-    return text if len(text) <= size else f"{text[:size]}..."
 
 
 MAX_VALUE = 1e15
@@ -146,7 +91,8 @@ class Chunk:
         notes: notes for the user on how the file was read.
         is_wide: whether each row of the table was a sequence.
         id_parts: the parts of each id if an id joins the values of several columns, otherwise None.
-        roles: roles of the columns in a table, or None if the file is not a table.
+        reading: how the table was read, or None if the file is not a table.
+        resolutions: how ambiguities of the table were resolved by another table.
     """
 
     ids: tuple[str, ...]
@@ -159,15 +105,16 @@ class Chunk:
     notes: tuple[str, ...] = ()
     is_wide: bool = False
     id_parts: tuple[tuple[str, ...], ...] | None = None
-    roles: ColumnRoles | None = None
+    reading: Reading | None = None
+    resolutions: tuple[Resolution, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
-    def style(self) -> TableStyle:
+    def style(self) -> Reading:
         """The style for writing a forecast in the same form as the file."""
-        return DEFAULT_STYLE if self.roles is None else self.roles.style
+        return self.reading or Reading()
 
     def cells(self) -> Iterator[tuple[Ragged, Where]]:
         """Yield `points`, and `target` if it exists, each with the function for cell locations."""

@@ -164,7 +164,7 @@ def load_file_dataset(config: OwnFile, *, fits_scaling: bool = True) -> Splits:
         notes=tuple(notes), split=split, digests=tuple(_combined_digest(one) for one in read),
         digests_by_file=digests_by_file if len(digests_by_file) > len(read) else {},
         frequency=spans[0].frequency(series[0]),
-        in_sample=in_sample, fitted_on=fitted_on, roles=series[0].roles,
+        in_sample=in_sample, fitted_on=fitted_on, reading=series[0].reading,
     ).with_spaces(*spaces)  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def _read_parts(config: OwnFile) -> list[Series]:
     files, note = _find_files_of_parts(config)
     found, file_of_digest = list[Series](), dict[str, str]()
     for path, some in files.items():
-        series = read_series(path, some, config, found[0].roles if found else None)
+        series = read_series(path, some, config, found[0].reading if found else None)
         for file, digest in series.digests.items():
             if digest in file_of_digest:
                 raise DataError(

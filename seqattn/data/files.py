@@ -18,10 +18,10 @@ from seqattn.data.chunk import (
     concat_chunks,
 )
 from seqattn.data.json_lines import has_nested_points, open_lines, read_json_lines
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.tables.piped import read_piped_table
 from seqattn.data.tables.read import read_table
-from seqattn.errors import AmbiguousData, DataError
+from seqattn.errors import DataError
 
 FORMATS = ("csv", "tsv", "json", "jsonl", "npz", "npy", "parquet", "arrow")
 TABLES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
@@ -37,41 +37,30 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 """Suffixes of compressed text files."""
 
 
-def read_chunks(path: Path, options: ReadOptions, *, whole: bool = False) -> Iterator[Chunk]:
+def read_chunks(
+    path: Path, reading: Reading, *, whole: bool = False, name: str = "",
+    like: Reading | None = None,
+) -> Iterator[Chunk]:  # fmt: skip
     """Yield the sequences of a file chunk by chunk.
-
-    If an input file for a model is ambiguous and the training data (`options.roles`) show how to
-    read it, the file is read in the same way, and the chunks have notes for the user.
 
     Args:
         path: the file, or `-` for standard input.
-        options: the options for reading the file.
+        reading: how to read the file.
         whole: whether to yield all sequences of an NPY file or a long table as a single chunk.
+        name: name of the file in messages; "" for the path.
+        like: the reading of another table, which resolves ambiguities. If None, the reading of the
+            training table resolves ambiguities of the input of a model.
 
     Raises:
-        AmbiguousData: if the file can be read in several ways, and the training data do not show
-            which is right.
+        AmbiguousData: if the file can be read in several ways, and no other table shows which is
+            right.
         DataError: if the file cannot be used, if a value is infinite or too large, or if two
             sequences have the same name.
     """
-    notes: tuple[str, ...] = ()
-    while True:
-        try:
-            for chunk in _check_chunks(path, options, whole):
-                yield replace(chunk, notes=(*chunk.notes, *notes)) if notes else chunk
-            return
-        except AmbiguousData as ambiguity:
-            if options.roles is None or options.is_training or str(path) == "-":
-                raise  # a pipe cannot be read again
-            resolution = options.roles.resolve(ambiguity, options)
-        notes = (*notes, f"is {resolution.note('in the training')}")
-        options = resolution.apply_to(options)
-
-
-def _check_chunks(path: Path, options: ReadOptions, whole: bool) -> Iterator[Chunk]:
-    name = "standard input" if str(path) == "-" else str(path)
+    is_input = like is None and not reading.is_training
+    name = name or ("standard input" if str(path) == "-" else str(path))
     seen = SeenIds()
-    for chunk in _open_chunks(path, name, options, whole):
+    for chunk in _open_chunks(path, name, reading, reading.trained if is_input else like, whole):
         check_values(name, chunk)
         repeated = seen.find_repeat(chunk.ids)
         if repeated is not None:
@@ -80,17 +69,18 @@ def _check_chunks(path: Path, options: ReadOptions, whole: bool) -> Iterator[Chu
                 " together, and every sequence needs a unique name."
                 + (" If a row is a point, set data.layout to long." if chunk.is_wide else "")
             )
-        yield chunk
+        notes = [f"is {one.note('in the training')}" for one in chunk.resolutions if is_input]
+        yield replace(chunk, notes=(*chunk.notes, *notes))
 
 
-def read_all(path: Path, options: ReadOptions) -> Chunk:
+def read_all(path: Path, reading: Reading, name: str = "") -> Chunk:
     """Read all sequences of a file as one chunk.
 
     Raises:
         DataError: if the file cannot be used, or if standard input contains too many values.
     """
     chunks, size = list[Chunk](), 0
-    for chunk in read_chunks(path, options, whole=True):
+    for chunk in read_chunks(path, reading, whole=True, name=name):
         chunks.append(chunk)
         size += chunk.points.values.size
         if str(path) == "-" and size > MAX_PIPED:
@@ -155,30 +145,31 @@ def check_file(path: Path) -> None:
         raise DataError(f"{text[:200]!r}: cannot be read ({error}).") from None
 
 
-def _open_chunks(path: Path, name: str, options: ReadOptions, whole: bool) -> Iterator[Chunk]:
+def _open_chunks(
+    path: Path, name: str, reading: Reading, like: Reading | None, whole: bool
+) -> Iterator[Chunk]:
     if str(path) != "-":
         check_file(path)
-    kind = file_format(path, options.format)
+    kind = file_format(path, reading.format)
     if str(path) == "-":
-        bounded = replace(options, max_values=MAX_PIPED)
         match kind:
             case "csv" | "tsv":
-                yield from read_piped_table(sys.stdin.buffer, name, bounded, kind)
+                yield from read_piped_table(sys.stdin.buffer, name, kind, reading)
             case "jsonl":
-                yield from read_json_lines(sys.stdin.buffer, name, bounded)
+                yield from read_json_lines(sys.stdin.buffer, name, reading)
             case _:
                 raise DataError(f"{name}: {kind} cannot be read from a stream; give a file.")
         return
     try:
         if kind == "npy":
-            yield from read_npy(path, options, whole=whole)
+            yield from read_npy(path, reading, whole=whole)
         elif kind == "npz":
-            yield from read_npz(path, name, options)
+            yield from read_npz(path, name, reading)
         elif file_kind(path, kind) == f"{NESTED}jsonl":
             with open_lines(path) as raw:
-                yield from read_json_lines(raw, name, options)
+                yield from read_json_lines(raw, name, reading)
         else:
-            yield from read_table(path, kind, options, whole=whole)
+            yield from read_table(path, name, kind, reading, like, whole=whole)
     except OSError as error:
         raise DataError(f"{name}: cannot be read ({error.strerror or error}).") from None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,14 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from seqattn.data.setting_names import name_origin
 from seqattn.data.tables.connection import connect, literal, quote_name
-from seqattn.errors import DataError, SeqattnError
+from seqattn.errors import DataError
 
 NAME = "the DataFrame"
-RENAME_IN_FILE = re.compile(r"Rename the column in the file[;.].*", re.DOTALL)
-"""Pattern of hints in error messages that apply to files but not to DataFrames, such as a hint to
-use `--set`."""
-RENAME_IN_FRAME = "Rename a column of the DataFrame, or its index."
 FILE = "DataFrame.parquet"
 KINDS = {("pandas", "DataFrame"): "pandas", ("polars", "DataFrame"): "arrow",
          ("pyarrow", "Table"): "arrow"}  # fmt: skip
@@ -252,14 +248,8 @@ def _check_names(names: list[str]) -> None:
 @contextlib.contextmanager
 def temporary_parquet(frame: Any) -> Iterator[Path]:
     """Write a DataFrame to a Parquet file, which is removed when the context ends. In error
-    messages, the text "the DataFrame" replaces the path of the file."""
-    with tempfile.TemporaryDirectory(prefix="seqattn-") as home:
+    messages, changes of the DataFrame take the place of changes of a file."""
+    with tempfile.TemporaryDirectory(prefix="seqattn-") as home, name_origin("frame"):
         path = Path(home) / FILE
-        try:
-            write_frame(frame, path)
-            yield path
-        except SeqattnError as error:
-            if error.args:
-                words = str(error.args[0]).replace(str(path), NAME)
-                error.args = (RENAME_IN_FILE.sub(RENAME_IN_FRAME, words), *error.args[1:])
-            raise
+        write_frame(frame, path)
+        yield path

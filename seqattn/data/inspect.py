@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +14,15 @@ from seqattn.config import OwnFile, Split, as_value
 from seqattn.data.chunk import Chunk, concat_chunks
 from seqattn.data.file_dataset import target_series
 from seqattn.data.files import NESTED, TABLES, check_file, file_format, file_kind, read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.seasonality import SeriesCollection, find_season
 from seqattn.data.series import Series, Spans, infer_spacing, regularize
 from seqattn.data.setting_names import setting
 from seqattn.data.spacing import Frequency, Spacing
-from seqattn.data.tables.read import infer_layout, open_table, table_chunks
-from seqattn.data.tables.roles import LongLayout
-from seqattn.data.tables.wide import WideLayout
+from seqattn.data.tables.long import LongTable
+from seqattn.data.tables.read import find_roles
+from seqattn.data.tables.table import open_table
+from seqattn.data.tables.wide import WideTable
 from seqattn.data.units import units_in_names
 from seqattn.errors import AmbiguousData, DataError
 
@@ -85,7 +86,116 @@ def propose_window(
 
 
 UNEVEN_LINE = "  spacing: uneven  # the rows are one step apart, in the order of time"
-WINDOW = re.compile(r"^  window: .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, eq=False)
+class FileReport:
+    """The result of inspecting a file.
+
+    Attributes:
+        kind: format of the file.
+        layout: description of the layout.
+        reading: how the file was read, with the roles of the columns of a table.
+        ignored: the reason for leaving out each ignored column, by column name.
+        reasons: the reasons for the inferred series id and time columns, as phrases.
+        chunk: all sequences.
+        frequency: step interval as text, or None if there is no time column.
+        missing_rows: number of missing rows if the steps are evenly spaced, otherwise 0.
+        notes: notes for the user on how the file was read.
+        section: the `data:` section of a config for training on the file.
+    """
+
+    kind: str
+    layout: str
+    reading: Reading
+    ignored: Mapping[str, str]
+    reasons: tuple[str, ...]
+    chunk: Chunk
+    frequency: str | None
+    missing_rows: int
+    notes: tuple[str, ...]
+    section: str
+
+    @property
+    def sequences(self) -> int:
+        return len(self.chunk)
+
+    @property
+    def rows(self) -> int:
+        return len(self.chunk.points.values)
+
+
+def inspect_file(file: Path, reading: Reading | None = None) -> FileReport:
+    """Read a whole file, infer the roles of its columns, and compose a `data:` section for it.
+
+    Args:
+        file: the file.
+        reading: what the user set, or None to infer everything.
+
+    Raises:
+        DataError: if each sequence has one row only.
+    """
+    reading = reading or Reading()
+    check_file(file)
+    kind = file_kind(file, file_format(file, reading.format))
+    if kind not in TABLES:
+        if kind == "npy" and reading.layout == "auto":
+            _check_two_axes(file)
+        chunk = read_all(file, reading)
+        suffix = ", separate source and target" if chunk.target is not None else ""
+        words = kind.removeprefix(NESTED)
+        found = replace(reading, series=(), time=(), features=chunk.points.features)
+        lines = [
+            f"  {key}: {value}"
+            for key, value in (("format", reading.format), ("layout", reading.layout))
+            if value != "auto"
+        ]
+        section = render_section(file, lines, chunk, None)
+        return FileReport(
+            words, f"{words}{suffix}", found, {}, (), chunk, None, 0, chunk.notes, section
+        )
+    with open_table(file, str(file), kind, reading) as table:
+        roles, _ = find_roles(table, reading)
+        chunk = concat_chunks(list(roles.chunks(whole=True)))
+        if int(chunk.points.lengths.max()) < 2:
+            raise DataError(
+                f"{file}: has one row in each sequence, which is too few: a source and a target"
+                " need one point each."
+            )
+        steps = summarize_steps(chunk)
+        section = render_section(file, _table_lines(reading, roles, steps), chunk, steps)
+    layout = f"{kind}, one sequence per row"
+    if isinstance(roles, LongTable):
+        names = " and ".join(map(repr, roles.reading.series))
+        of_which = f"sequences identified by {names}" if names else "all of one sequence"
+        layout = f"{kind}, one point per row, {of_which}"
+    return FileReport(
+        kind, layout, replace(roles.reading, features=chunk.points.features),
+        {name: str(why) for name, why in roles.ignored.items()}, roles.reasons, chunk,
+        None if steps is None else steps.frequency,
+        0 if steps is None else steps.missing,
+        (*chunk.notes, *_step_notes(steps), *_length_notes(chunk)), section,
+    )  # fmt: skip
+
+
+def _check_two_axes(file: Path) -> None:
+    """Check that an array does not have two axes. An array with two axes could contain many
+    sequences of one feature or one sequence of many features.
+
+    Raises:
+        AmbiguousData: if the array has two axes.
+    """
+    shape: tuple[int, ...] = ()
+    with contextlib.suppress(Exception):  # the reader reports the error later
+        shape = np.load(file, mmap_mode="r", allow_pickle=False).shape
+    if len(shape) == 2:
+        n, m = shape
+        raise AmbiguousData(
+            f"{file}: an array of shape {shape} can be {n} sequences of {m} points"
+            f" ({setting('layout', 'wide')}) or one sequence of {n} points with {m} features"
+            f" ({setting('layout', 'long')}).",
+            ({"layout": "wide"}, {"layout": "long"}),
+        )
 
 
 @dataclass(frozen=True)
@@ -120,268 +230,6 @@ def summarize_steps(chunk: Chunk) -> StepSummary | None:
     return StepSummary(words if is_even else "irregular", missing if is_even else 0, is_even)
 
 
-def render_section(
-    file: Path, options: ReadOptions, chunk: Chunk, layout: LongLayout | WideLayout | None,
-    steps: StepSummary | None,
-) -> str:  # fmt: skip
-    """Return the `data:` section of a config for a file, in YAML.
-
-    Args:
-        file: the file, for the key `path`.
-        options: the options for reading the file.
-        chunk: the sequences of the file.
-        layout: layout of a table, or None for other files.
-        steps: summary of the times of a table, or None if there are no times.
-    """
-    lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}"]
-    if layout is None:
-        settings = {key: getattr(options, key) for key in ("format", "layout")}
-        lines += [f"  {key}: {value}" for key, value in settings.items() if value != "auto"]
-    else:
-        lines += _table_lines(options, layout, steps)
-    if in_names := units_in_names(
-        [*chunk.points.features, *(() if chunk.target is None else chunk.target.features)]
-    ):
-        lines.append(f"  # units: {as_value(in_names)}  # from the names; data.units sets them")
-    if chunk.target is None:
-        lines += _window_lines(chunk)
-    values = [chunk.points.values, *([] if chunk.target is None else [chunk.target.values])]
-    lacks_rows = steps is not None and steps.is_even and steps.missing > 0
-    if lacks_rows or any(np.isnan(numbers).any() for numbers in values):
-        lines.append("  missing: interpolate  # or drop_sequence")
-    section = "\n".join(lines)
-    return section if chunk.target is not None else insert_proposed_window(section, chunk)
-
-
-def _table_lines(
-    options: ReadOptions, layout: LongLayout | WideLayout, steps: StepSummary | None
-) -> list[str]:
-    if isinstance(layout, WideLayout):
-        lines = ["  layout: wide"]
-        if layout.series:
-            lines.append(f"  series: {_render_names(layout.series)}")
-        if options.time_format is not None:
-            lines.append(f"  time_format: {as_value(options.time_format)}")
-        formats = {"decimal": options.decimal, "thousands": options.thousands}
-        lines += [f"  {key}: {as_value(sign)}" for key, sign in formats.items() if sign != "auto"]
-    else:
-        lines = _long_lines(options, layout, steps)
-    for key in ("na_values", "delimiter", "comment", "encoding"):
-        value = getattr(options, key)
-        if value is not None:
-            lines.append(f"  {key}: {as_value(list(value) if key == 'na_values' else value)}")
-    if options.skip_rows:
-        lines.append(f"  skip_rows: {options.skip_rows}")
-    return lines
-
-
-def _long_lines(options: ReadOptions, roles: LongLayout, steps: StepSummary | None) -> list[str]:
-    columns = roles.columns
-    lines = ["  layout: long", f"  series: {_render_names(roles.series)}"]
-    times = () if roles.time is None else roles.time.names
-    lines.append(f"  time: {_render_names(times)}")
-    if steps is not None and not steps.is_even:
-        lines.append(UNEVEN_LINE)
-    lines.append(f"  features: {as_value(list(roles.features))}")
-    if options.one_hot:
-        lines.append(f"  one_hot: {as_value(list(options.one_hot))}")
-    lines += [f"  time_format: {as_value(form)}" for form in roles.time_formats]
-    numbers = [columns[name] for name in roles.features if columns[name].kind == "number"]
-    if any(column.decimal == "," for column in numbers):
-        return [*lines, '  decimal: ","']
-    thousands = {column.thousands for column in numbers} - {""}
-    return [*lines, *(f"  thousands: {as_value(sign)}" for sign in thousands)]
-
-
-def _render_names(names: tuple[str, ...]) -> str:
-    if not names:
-        return "null"
-    return as_value(names[0] if len(names) == 1 else list(names))
-
-
-def _window_lines(chunk: Chunk) -> list[str]:
-    """Return the lines with the keys that define how series are cut into source and target."""
-    min_length = typical_min_length(chunk)
-    if len(chunk) >= 7:
-        half = max(1, min_length // 2)
-        return [
-            f"  source_length: {half}  # points of the source, the rest is the target: your choice"
-        ]
-    third = max(1, min_length // 40)
-    part = round(min_length * min(Split().validation, Split().test))
-    lines = []
-    if part < 4 * third:
-        lines.append(
-            f"  # too few points: of {min_length} the smallest part would have {part}. Give longer"
-            "\n  # series, or files of their own: validation_path and test_path"
-        )
-    return [
-        *lines,
-        f"  window: {{source: {3 * third}, target: {third}}}"
-        "  # points of source and target: your choice",
-        "  split: {by: time}",
-    ]
-
-
-def typical_min_length(chunk: Chunk) -> int:
-    """Return the length of the shortest sequence, ignoring sequences that are shorter than 10 steps
-    and shorter than a third of the median length."""
-    lengths = chunk.points.lengths
-    return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
-
-
-def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
-    """Return the window that `propose_window` proposes for a chunk, or None if it proposes none. If
-    the times are regular, missing rows count as steps."""
-    spacing = infer_spacing(chunk)
-    if spacing is not None and not spacing.is_known.all():
-        spacing = None
-    config = OwnFile(path="-", missing="interpolate")
-    try:
-        series = regularize(chunk, "the file", config, spacing)
-    except DataError:  # uneven steps or an empty column, so rows are taken in order
-        spacing = None
-        series = Series("the file", chunk.ids, chunk.points)
-    frequency = None if spacing is None else spacing.common()
-    table = target_series(series, Spans.of_series(series), config)
-    return propose_window(table, frequency)
-
-
-def insert_proposed_window(section: str, chunk: Chunk) -> str:
-    """Replace the window of a `data:` section with a proposed window. The section is unchanged if
-    it has no window, or if no window can be proposed.
-
-    Args:
-        section: the section in YAML, as `seqattn data check` prints it.
-        chunk: the sequences of the file.
-    """
-    if not WINDOW.search(section):
-        return section
-    proposed = find_proposed_window(chunk)
-    if proposed is None:
-        return section
-    lines = (
-        f"  # {proposed.why}\n"
-        f"  window: {{source: {proposed.source}, target: {proposed.target}}}  # points of"
-        " source and target, from the season: your choice"
-    )
-    return WINDOW.sub(lambda _: lines, section)
-
-
-InspectOptions = ReadOptions
-"""The options that the user can set. Options that are not set are inferred."""
-
-
-@dataclass(frozen=True)
-class InferredRoles:
-    """The column roles of a table, inferred or set by the user.
-
-    Attributes:
-        series: names of the columns with the series id.
-        time: name of the time column, or several names joined by commas; None if there is no time
-            column.
-        features: names of the feature columns.
-        ignored: the reason for leaving out each ignored column, by column name.
-        reasons: the reasons for the inferred series id and time columns, as phrases.
-    """
-
-    series: tuple[str, ...] = ()
-    time: str | None = None
-    features: tuple[str, ...] = ()
-    ignored: dict[str, str] = field(default_factory=dict)
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class FileReport:
-    """The result of inspecting a file.
-
-    Attributes:
-        kind: format of the file.
-        layout: description of the layout.
-        roles: roles of the columns.
-        chunk: all sequences.
-        frequency: step interval as text, or None if there is no time column.
-        missing_rows: number of missing rows if the steps are evenly spaced, otherwise 0.
-        notes: notes for the user on how the file was read.
-        section: the `data:` section of a config for training on the file.
-    """
-
-    kind: str
-    layout: str
-    roles: InferredRoles
-    chunk: Chunk
-    frequency: str | None
-    missing_rows: int
-    notes: tuple[str, ...]
-    section: str
-
-    @property
-    def sequences(self) -> int:
-        return len(self.chunk)
-
-    @property
-    def rows(self) -> int:
-        return len(self.chunk.points.values)
-
-
-def inspect_file(file: Path, options: InspectOptions | None = None) -> FileReport:
-    """Read a whole file, infer the roles of its columns, and compose a `data:` section for it.
-
-    Raises:
-        DataError: if the file cannot be used.
-        AmbiguousData: if the file can be read in several plausible ways.
-    """
-    options = options or InspectOptions()
-    check_file(file)
-    kind = file_kind(file, file_format(file, options.format))
-    if kind not in TABLES:
-        if kind == "npy" and options.layout == "auto":
-            _check_two_axes(file)
-        chunk = read_all(file, options)
-        roles = InferredRoles(features=chunk.points.features)
-        suffix = ", separate source and target" if chunk.target is not None else ""
-        words = kind.removeprefix(NESTED)
-        section = render_section(file, options, chunk, None, None)
-        return FileReport(words, f"{words}{suffix}", roles, chunk, None, 0, chunk.notes, section)
-    with open_table(file, kind, options) as table:
-        layout = infer_layout(table, options)
-        chunk = concat_chunks(list(table_chunks(table, layout, options, whole=True)))
-        if int(chunk.points.lengths.max()) < 2:
-            raise DataError(
-                f"{file}: has one row in each sequence, which is too few: a source and a target"
-                " need one point each."
-            )
-        roles = _inferred_roles(layout, chunk)
-        steps = summarize_steps(chunk)
-        section = render_section(file, options, chunk, layout, steps)
-    notes = (*chunk.notes, *_step_notes(steps), *_length_notes(chunk))
-    return FileReport(
-        kind, _layout_text(kind, layout), roles, chunk, None if steps is None else steps.frequency,
-        0 if steps is None else steps.missing, notes, section,
-    )  # fmt: skip
-
-
-def _check_two_axes(file: Path) -> None:
-    """Check that an array does not have two axes. An array with two axes could contain many
-    sequences of one feature or one sequence of many features.
-
-    Raises:
-        AmbiguousData: if the array has two axes.
-    """
-    shape: tuple[int, ...] = ()
-    with contextlib.suppress(Exception):  # the reader reports the error later
-        shape = np.load(file, mmap_mode="r", allow_pickle=False).shape
-    if len(shape) == 2:
-        n, m = shape
-        raise AmbiguousData(
-            f"{file}: an array of shape {shape} can be {n} sequences of {m} points"
-            f" ({setting('layout', 'wide')}) or one sequence of {n} points with {m} features"
-            f" ({setting('layout', 'long')}).",
-            ({"layout": "wide"}, {"layout": "long"}),
-        )
-
-
 def _step_notes(steps: StepSummary | None) -> list[str]:
     if steps is None:
         return []
@@ -409,20 +257,138 @@ def _length_notes(chunk: Chunk) -> list[str]:
     ]
 
 
-def _inferred_roles(layout: LongLayout | WideLayout, chunk: Chunk) -> InferredRoles:
-    if isinstance(layout, WideLayout):
-        return InferredRoles(layout.series, None, chunk.points.features)
-    time = None if layout.time is None else ",".join(layout.time.names)
-    return InferredRoles(layout.series, time, chunk.points.features, layout.ignored, layout.reasons)
+def render_section(
+    file: Path, reading_lines: Sequence[str], chunk: Chunk, steps: StepSummary | None
+) -> str:
+    """Return the `data:` section of a config for a file, in YAML.
+
+    Args:
+        file: the file, for the key `path`.
+        reading_lines: the lines with the keys that define how the file is read.
+        chunk: the sequences of the file.
+        steps: summary of the times of a table, or None if there are no times.
+    """
+    lines = ["data:", "  kind: file", f"  path: {as_value(str(file))}", *reading_lines]
+    if in_names := units_in_names(
+        [*chunk.points.features, *(() if chunk.target is None else chunk.target.features)]
+    ):
+        lines.append(f"  # units: {as_value(in_names)}  # from the names; data.units sets them")
+    if chunk.target is None:
+        lines += _window_lines(chunk)
+    values = [chunk.points.values, *([] if chunk.target is None else [chunk.target.values])]
+    lacks_rows = steps is not None and steps.is_even and steps.missing > 0
+    if lacks_rows or any(np.isnan(numbers).any() for numbers in values):
+        lines.append("  missing: interpolate  # or drop_sequence")
+    return "\n".join(lines)
 
 
-def _layout_text(kind: str, layout: LongLayout | WideLayout) -> str:
-    if isinstance(layout, WideLayout):
-        return f"{kind}, one sequence per row"
-    if not layout.series:
-        return f"{kind}, one point per row, all of one sequence"
-    names = " and ".join(map(repr, layout.series))
-    return f"{kind}, one point per row, sequences identified by {names}"
+def _table_lines(
+    reading: Reading, roles: LongTable | WideTable, steps: StepSummary | None
+) -> list[str]:
+    """Return the lines with the keys that define how a table is read.
+
+    Args:
+        reading: what the user set.
+        roles: the table with the roles of its columns.
+        steps: summary of the times, or None if there are no times.
+    """
+    lines = [f"  layout: {roles.reading.layout}"]
+    if isinstance(roles, LongTable):
+        lines += _long_lines(roles, steps)
+    else:
+        if series := roles.reading.series_columns:
+            lines.append(f"  series: {_render_names(series)}")
+        if reading.time_format is not None:
+            lines.append(f"  time_format: {as_value(reading.time_format)}")
+        formats = {"decimal": reading.decimal, "thousands": reading.thousands}
+        lines += [f"  {key}: {as_value(sign)}" for key, sign in formats.items() if sign != "auto"]
+    for key in ("na_values", "delimiter", "comment", "encoding"):
+        value = getattr(reading, key)
+        if value is not None:
+            lines.append(f"  {key}: {as_value(list(value) if key == 'na_values' else value)}")
+    if reading.skip_rows:
+        lines.append(f"  skip_rows: {reading.skip_rows}")
+    return lines
+
+
+def _long_lines(roles: LongTable, steps: StepSummary | None) -> list[str]:
+    reading = roles.reading
+    lines = [
+        f"  series: {_render_names(reading.series_columns)}",
+        f"  time: {_render_names(reading.time_columns)}",
+    ]
+    if steps is not None and not steps.is_even:
+        lines.append(UNEVEN_LINE)
+    lines.append(f"  features: {as_value(list(roles.numbers))}")
+    if reading.one_hot:
+        lines.append(f"  one_hot: {as_value(list(reading.one_hot))}")
+    lines += [f"  time_format: {as_value(form)}" for form in roles.config_time_formats]
+    columns = [roles.columns[name] for name in roles.numbers]
+    if any(column.decimal == "," for column in columns):
+        return [*lines, '  decimal: ","']
+    thousands = {column.thousands for column in columns} - {""}
+    return [*lines, *(f"  thousands: {as_value(sign)}" for sign in thousands)]
+
+
+def _render_names(names: tuple[str, ...]) -> str:
+    if not names:
+        return "null"
+    return as_value(names[0] if len(names) == 1 else list(names))
+
+
+def _window_lines(chunk: Chunk) -> list[str]:
+    """Return the lines with the keys that define how series are cut into source and target."""
+    min_length = typical_min_length(chunk)
+    if len(chunk) >= 7:
+        half = max(1, min_length // 2)
+        return [
+            f"  source_length: {half}  # points of the source, the rest is the target: your choice"
+        ]
+    third = max(1, min_length // 40)
+    part = round(min_length * min(Split().validation, Split().test))
+    lines = []
+    if part < 4 * third:
+        lines.append(
+            f"  # too few points: of {min_length} the smallest part would have {part}. Give longer"
+            "\n  # series, or files of their own: validation_path and test_path"
+        )
+    proposed = find_proposed_window(chunk)
+    if proposed is None:
+        lines.append(
+            f"  window: {{source: {3 * third}, target: {third}}}"
+            "  # points of source and target: your choice"
+        )
+    else:
+        lines += [
+            f"  # {proposed.why}",
+            f"  window: {{source: {proposed.source}, target: {proposed.target}}}  # points of"
+            " source and target, from the season: your choice",
+        ]
+    return [*lines, "  split: {by: time}"]
+
+
+def typical_min_length(chunk: Chunk) -> int:
+    """Return the length of the shortest sequence, ignoring sequences that are shorter than 10 steps
+    and shorter than a third of the median length."""
+    lengths = chunk.points.lengths
+    return int(lengths[lengths >= min(np.median(lengths) / 3, 10)].min())
+
+
+def find_proposed_window(chunk: Chunk) -> ProposedWindow | None:
+    """Return the window that `propose_window` proposes for a chunk, or None if it proposes none. If
+    the times are regular, missing rows count as steps."""
+    spacing = infer_spacing(chunk)
+    if spacing is not None and not spacing.is_known.all():
+        spacing = None
+    config = OwnFile(path="-", missing="interpolate")
+    try:
+        series = regularize(chunk, "the file", config, spacing)
+    except DataError:  # uneven steps or an empty column, so rows are taken in order
+        spacing = None
+        series = Series("the file", chunk.ids, chunk.points)
+    frequency = None if spacing is None else spacing.common()
+    table = target_series(series, Spans.of_series(series), config)
+    return propose_window(table, frequency)
 
 
 def count_duplicates(chunk: Chunk) -> int:

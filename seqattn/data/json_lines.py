@@ -24,7 +24,7 @@ import numpy as np
 
 from seqattn.data.arrays import default_names, default_target_names
 from seqattn.data.chunk import MAX_LINE_BYTES, Chunk, Ragged, to_offsets
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.sentinels import SentinelCounter, na_numbers
 from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import DataError
@@ -211,7 +211,7 @@ def check_json_lines(path: Path, name: str) -> None:
                 parse_json(line, f"{name}:{number}")
 
 
-def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[Chunk]:
+def read_json_lines(raw: BinaryIO, name: str, reading: Reading) -> Iterator[Chunk]:
     """Yield the chunks of a JSON Lines file.
 
     Raises:
@@ -219,7 +219,7 @@ def read_json_lines(raw: BinaryIO, name: str, options: ReadOptions) -> Iterator[
         AmbiguousData: if a feature of a training file contains a number such as -999 that is far
             from its other values.
     """
-    reader = _Reader(name, options)
+    reader = _Reader(name, reading)
     pending, size = list[_Line](), 0
     number = 0
 
@@ -271,9 +271,9 @@ class _Reader:
             no target. `widths` is None before the first line.
     """
 
-    def __init__(self, name: str, options: ReadOptions) -> None:
-        self.name, self.options = name, options
-        self.marks = SentinelCounter(name, options)
+    def __init__(self, name: str, reading: Reading) -> None:
+        self.name, self.reading = name, reading
+        self.marks = SentinelCounter(name, reading)
         self.widths: tuple[int, int | None] | None = None
 
     def line(self, line: bytes, number: int) -> _Line:
@@ -287,7 +287,7 @@ class _Reader:
         if target is not None:
             target = self.points(target, "target", place)
         self._check_widths(source.shape[1], None if target is None else target.shape[1], place)
-        key = self.options.group
+        key = self.reading.group
         group = content.get(key) if key else None
         if key and not isinstance(group, str | int):
             raise DataError(f"{place}: has no group {key!r}.")
@@ -300,7 +300,7 @@ class _Reader:
             DataError: if the number differs from the number in earlier lines or from the number of
                 feature names, or if only some lines have a target.
         """
-        names = self.options.features
+        names = self.reading.features
         if self.widths is None and names is not None and len(names) != source:
             raise DataError(
                 f"{place}: its points have {source} features, but there are"
@@ -350,7 +350,7 @@ class _Reader:
         assert self.widths is not None
         F, G = self.widths
         lines = [line.number for line in pending]
-        names = self.options.features or default_names(F)
+        names = self.reading.features or default_names(F)
         points = self._to_ragged([line.source for line in pending], names)
         target, where_target = None, None
         if G is not None:
@@ -368,7 +368,7 @@ class _Reader:
     def _to_ragged(self, rows: list[Floats], names: tuple[str, ...]) -> Ragged:
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         values = np.concatenate(rows)
-        values[np.isin(values, na_numbers(self.options))] = np.nan
+        values[np.isin(values, na_numbers(self.reading))] = np.nan
         return Ragged(values, to_offsets(lengths), tuple(names))
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from seqattn.config import OwnFile
 from seqattn.config.data import column_names
 from seqattn.data.chunk import Chunk, Ragged, SeenIds, step_text, to_offsets
-from seqattn.data.column_roles import ColumnRoles, Resolution
 from seqattn.data.files import (
     NESTED,
     TABLES,
@@ -24,13 +23,13 @@ from seqattn.data.files import (
     read_all,
     read_chunks,
 )
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading, Resolution
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, block_slices, infer_spacing, regularize
 from seqattn.data.setting_names import setting
 from seqattn.data.spacing import NUMBER, Spacing, most_frequent
 from seqattn.data.store import SeriesStore, is_large, load_cached
-from seqattn.errors import AmbiguousData, DataError, NoRows, counted
+from seqattn.errors import DataError, NoRows, counted
 
 Interval = tuple[int, float]
 """A unit and a step, as in `Spacing`."""
@@ -155,7 +154,7 @@ def _merge_block(
         groups = tuple(words[name] for name in names[block])
     points = Ragged(np.asarray(raw.points.values[rows]), offsets, features)
     return Chunk(tuple(names[block]), points, where, order=order, groups=groups, notes=raw.notes,
-                 roles=raw.roles)  # fmt: skip
+                 reading=raw.reading)  # fmt: skip
 
 
 class FileReader:
@@ -164,18 +163,19 @@ class FileReader:
     Args:
         path: the path as the user typed it.
         files: the files in the order in which they are read.
-        options: the options for reading the files.
+        reading: how to read the files.
+
+    Attributes:
+        without_rows: names of the files without rows.
+        resolved: names of the ambiguous files that another file resolved, by pair of the resolution
+            and the name of the other file.
     """
 
-    def __init__(self, path: str, files: Sequence[Path], options: ReadOptions) -> None:
-        self.path, self.files, self.options = path, files, options
+    def __init__(self, path: str, files: Sequence[Path], reading: Reading) -> None:
+        self.path, self.files, self.reading = path, files, reading
         self.called = dict(zip(files, file_series_names(path, files), strict=True))
-        self.infers_decimal = options.decimal == "auto"
-        self.first: Chunk | None = None
-        self.first_file = files[0]
         self.without_rows = dict[str, None]()
-        self.resolved = dict[Resolution, dict[str, None]]()
-        self.has_only_whole_numbers = True
+        self.resolved = dict[tuple[Resolution, str], dict[str, None]]()
 
     @property
     def notes(self) -> list[str]:
@@ -183,8 +183,8 @@ class FileReader:
         were read."""
         notes = [
             f"{_first_names(files)}: {'is' if len(files) == 1 else 'are'}"
-            f" {resolution.note(f'{self.first_file} shows')}"
-            for resolution, files in self.resolved.items()
+            f" {resolution.note(f'{other} shows')}"
+            for (resolution, other), files in self.resolved.items()
         ]
         if n := len(self.without_rows):
             verb, names = "is" if n == 1 else "are", _first_names(self.without_rows)
@@ -192,20 +192,40 @@ class FileReader:
         return notes
 
     def chunks(self) -> Iterator[tuple[str, Chunk]]:
-        """Yield pairs (name of the file, chunk) in order.
+        """Yield pairs (name of the file, chunk) in order. If there are several files, a file may
+        have no rows.
 
         Raises:
             DataError: if a file differs from the first file in its features, in the type of its
                 times, in its separate targets or in its decimal mark.
         """
+        reading, only_whole_numbers = self.reading, True
+        first: Chunk | None = None
+        first_file = ""
         for file in self.files:
-            for chunk in self._read(file):
-                if self.first is None:
-                    self.first_file = file
-                    self._set_layout(chunk)
-                assert self.first is not None
-                self._check_like_first(file, chunk, self.first)
-                yield str(file), self._with_unique_names(file, chunk)
+            try:
+                for chunk in read_chunks(
+                    file, reading, like=None if first is None else first.reading
+                ):
+                    for resolution in chunk.resolutions:
+                        self.resolved.setdefault((resolution, first_file), {})[str(file)] = None
+                    if first is None:
+                        first, first_file = chunk, str(file)
+                        reading = self._with_layout(reading, first)
+                    self._check_like_first(file, chunk, first)
+                    if self.reading.decimal == "auto":
+                        self._check_decimal(file, chunk, first, only_whole_numbers)
+                        if chunk.style.decimal == ",":
+                            reading = replace(reading, decimal=",")
+                        else:
+                            values = chunk.points.values
+                            is_whole = np.isnan(values) | (values == np.round(values))
+                            only_whole_numbers &= bool(is_whole.all())
+                    yield str(file), self._with_unique_names(file, chunk)
+            except NoRows:
+                if len(self.files) == 1:
+                    raise
+                self.without_rows[str(file)] = None
 
     def _check_like_first(self, file: Path, chunk: Chunk, first: Chunk) -> None:
         if chunk.points.features != first.points.features:
@@ -222,59 +242,44 @@ class FileReader:
                     f"{file}: has {mine} where {self.files[0]} has {others}. The {kind} of all"
                     " files must be of one kind."
                 )
-        if self.infers_decimal:
-            self._check_decimal(file, chunk, first)
 
-    def _check_decimal(self, file: Path, chunk: Chunk, first: Chunk) -> None:
+    def _check_decimal(
+        self, file: Path, chunk: Chunk, first: Chunk, only_whole_numbers: bool
+    ) -> None:
+        """Check that a file may have the decimal mark of the first file.
+
+        Args:
+            file: the file.
+            chunk: a chunk of the file.
+            first: the first chunk of the first file.
+            only_whole_numbers: whether all numbers so far are whole, so that they have no mark.
+        """
         marks = f"{setting('decimal', ',')} or {setting('decimal', '.')}"
         choose = f"Set the decimal mark of all files: {marks}."
-        if chunk.style.decimal == "," and first.style.decimal != ",":
-            if self.has_only_whole_numbers:  # which have no decimal mark
-                self.options = replace(self.options, decimal=",")
-                return
+        if first.style.decimal != ",":
+            if chunk.style.decimal == "," and not only_whole_numbers:
+                raise DataError(
+                    f"{file}: has numbers with decimal commas, and {self.files[0]} has none."
+                    f" {choose}"
+                )
+        elif chunk.style.delimiter != first.style.delimiter:
             raise DataError(
-                f"{file}: has numbers with decimal commas, and {self.files[0]} has none. {choose}"
+                f"{file}: separates cells by {chunk.style.delimiter!r}, but {self.files[0]} by"
+                f" {first.style.delimiter!r}, so the decimal comma of that file may not apply."
+                f" {choose}"
             )
-        mine, others = chunk.style.separator, first.style.separator
-        if first.style.decimal == "," and mine != others:
-            raise DataError(
-                f"{file}: separates cells by {mine!r}, but {self.files[0]} by {others!r}, so the"
-                f" decimal comma of that file may not apply. {choose}"
-            )
-        values = chunk.points.values
-        self.has_only_whole_numbers &= bool((np.isnan(values) | (values == np.round(values))).all())
 
-    def _read(self, file: Path) -> Iterator[Chunk]:
-        """Yield the chunks of a file. If there are several files, a file may have no rows.
-
-        If the first file shows how to read an ambiguous file, the file is read in the same way.
-        """
-        try:
-            try:
-                yield from read_chunks(file, self.options)
-            except AmbiguousData as ambiguity:
-                if self.first is None or self.first.roles is None:
-                    raise
-                resolution = self.first.roles.resolve(ambiguity, self.options)
-                self.resolved.setdefault(resolution, {})[str(file)] = None
-                yield from read_chunks(file, resolution.apply_to(self.options))
-        except NoRows:
-            if len(self.files) == 1:
-                raise
-            self.without_rows[str(file)] = None
-
-    def _set_layout(self, chunk: Chunk) -> None:
-        self.first = chunk
-        if self.infers_decimal and chunk.style.decimal == ",":
-            self.options = replace(self.options, decimal=",")
-        kind = file_format(self.files[0], self.options.format)
-        if len(self.files) > 1 and kind not in ("npz", "npy") and not chunk.is_wide:
-            if kind == "jsonl" and chunk.order is None and not chunk.style.series:
-                return
-            self.options = replace(
-                self.options, layout="long", features=chunk.points.features,
-                series=chunk.style.series, time=chunk.style.time or None,
-            )  # fmt: skip
+    def _with_layout(self, reading: Reading, first: Chunk) -> Reading:
+        """Return the reading of the other files, given a chunk of the first file."""
+        kind, found = file_format(self.files[0], reading.format), first.style
+        if len(self.files) == 1 or kind in ("npz", "npy") or first.is_wide:
+            return reading
+        if kind == "jsonl" and first.order is None and not found.series_columns:
+            return reading
+        return replace(
+            reading, layout="long", features=first.points.features, series=found.series_columns,
+            time=found.time_columns,
+        )  # fmt: skip
 
     def _with_unique_names(self, file: Path, chunk: Chunk) -> Chunk:
         """Make sequence names unique across several files without series ids.
@@ -283,11 +288,11 @@ class FileReader:
         a chunk of a JSON Lines file if it is sequence 1. Otherwise, names that only count the
         sequences get the file name as a prefix.
         """
-        if len(self.files) == 1 or chunk.style.series:
+        if len(self.files) == 1 or chunk.style.series_columns:
             return chunk
         called, ids = self.called[file], chunk.ids
         if len(chunk) == 1 and not chunk.is_wide:
-            kind = file_kind(file, file_format(file, self.options.format))
+            kind = file_kind(file, file_format(file, self.reading.format))
             if kind in TABLES or (kind.startswith(NESTED) and ids == ("1",)):
                 return replace(chunk, ids=(called,))
         first = int(ids[0]) if ids[0].isdecimal() else -1
@@ -315,8 +320,8 @@ def _describe_targets(chunk: Chunk) -> str:
     )
 
 
-def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOptions:
-    """Return the options for reading the files that a config refers to.
+def make_reading(config: OwnFile, *, sources_only: bool = False) -> Reading:
+    """Return the reading for reading the files that a config refers to.
 
     Args:
         config: the data section of the config.
@@ -329,14 +334,14 @@ def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOpt
         both = [*config.source_features, *config.target_features]
         requested = list(dict.fromkeys(config.source_features if sources_only else both))
     series, time = column_names(config.series), column_names(config.time)
-    return ReadOptions(
+    return Reading(
         format=config.format, layout=config.layout, delimiter=config.delimiter,
         comment=config.comment, encoding=config.encoding, has_header=config.header,
         skip_rows=config.skip_rows, decimal=config.decimal, thousands=config.thousands,
         na_values=None if config.na_values is None else tuple(config.na_values),
         time_format=config.time_format,
         series="auto" if config.series == ["auto"] else series,
-        time="auto" if config.time == ["auto"] else time or None,
+        time="auto" if config.time == ["auto"] else time,
         group=config.group, ignore=tuple(config.ignore or ()), one_hot=tuple(config.one_hot or ()),
         features=None if requested is None else tuple(requested),
         source_and_target=None if sources_only else source_and_target,
@@ -344,7 +349,7 @@ def make_read_options(config: OwnFile, *, sources_only: bool = False) -> ReadOpt
 
 
 def read_series(
-    path: str, files: Sequence[Path], config: OwnFile, roles: ColumnRoles | None = None
+    path: str, files: Sequence[Path], config: OwnFile, trained: Reading | None = None
 ) -> Series:
     """Read the series from the files of a part.
 
@@ -352,41 +357,40 @@ def read_series(
         path: the path as the user typed it.
         files: the files that the path refers to.
         config: the data section of the config.
-        roles: roles of the columns in the training part, to read another part in the same way, or
-            None to infer the roles.
+        trained: the reading of the training part, to read another part in the same way, or None.
 
     Raises:
         DataError: if the files cannot be used as the config specifies.
         StorageError: if the cache cannot be written or read.
     """
-    options = replace(make_read_options(config), roles=roles)
+    reading = replace(make_reading(config), trained=trained)
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):
-        cache_key = f"{options!r} {config.missing} {config.window is None} {config.source_features}"
+        cache_key = f"{reading!r} {config.missing} {config.window is None} {config.source_features}"
         cache_key += f" {config.target_features} {config.source_length or config.target_length}"
         cache_key += f" {file_series_names(path, files)}" if len(files) > 1 else ""
         return load_cached(files, cache_key, path,
-            lambda store: _fill_store(store, path, files, options, config),
+            lambda store: _fill_store(store, path, files, reading, config),
         )  # fmt: skip
     if len(files) == 1:
-        chunk = read_all(files[0], options)
+        chunk = read_all(files[0], reading)
         series = regularize(chunk, str(files[0]), config, infer_spacing(chunk))
         return replace(series, digests={str(files[0]): file_digest(files[0])})
     store = SeriesStore()
-    return store.series(path, _fill_store(store, path, files, options, config))
+    return store.series(path, _fill_store(store, path, files, reading, config))
 
 
 def _fill_store(
-    store: SeriesStore, path: str, files: Sequence[Path], options: ReadOptions, config: OwnFile
+    store: SeriesStore, path: str, files: Sequence[Path], reading: Reading, config: OwnFile
 ) -> dict[str, str]:
     """Add all series of the files to a store, and return the SHA-256 digest of each file by file
     name."""
-    reader = FileReader(path, files, options)
+    reader = FileReader(path, files, reading)
     if not _add_chunks(store, reader.chunks, config):
         store.clear()
         with store.sibling() as raw:
             for file, chunk in reader.chunks():
                 raw.add(Series(file, chunk.ids, chunk.points, chunk.order, None, chunk.groups,
-                               notes=chunk.notes, roles=chunk.roles))  # fmt: skip
+                               notes=chunk.notes, reading=chunk.reading))  # fmt: skip
             merged = raw.finish(path)
             _add_chunks(store, lambda: ((path, one) for one in merge_series(merged, path)), config)
     if store.first is None:

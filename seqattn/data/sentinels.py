@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.chunk import Ragged
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.setting_names import setting
 from seqattn.errors import AmbiguousData, counted
 
@@ -28,10 +28,10 @@ def with_float32(numbers: Iterable[float]) -> list[float]:
     return list(dict.fromkeys([*exact, *filter(math.isfinite, nearest)]))
 
 
-def na_numbers(options: ReadOptions) -> list[float]:
-    """Return the numbers among the words for empty cells in the options, and the nearest float32
+def na_numbers(reading: Reading) -> list[float]:
+    """Return the numbers among the words for empty cells in the reading, and the nearest float32
     numbers."""
-    return with_float32(float(word) for word in options.na_values or () if _is_number(word))
+    return with_float32(float(word) for word in reading.na_values or () if _is_number(word))
 
 
 def _is_number(word: str) -> bool:
@@ -93,7 +93,7 @@ class Suspect:
         return None
 
 
-def check_suspect(name: str, feature: str, suspect: Suspect, options: ReadOptions) -> str:
+def check_suspect(name: str, feature: str, suspect: Suspect, reading: Reading) -> str:
     """Check a number that may represent a missing value. Return a note for the user, or "" if the
     number is near other values.
 
@@ -101,7 +101,7 @@ def check_suspect(name: str, feature: str, suspect: Suspect, options: ReadOption
         name: name of the file.
         feature: description of the feature, such as "column 'x'".
         suspect: the number.
-        options: the options for reading the file.
+        reading: how to read the file.
 
     Raises:
         AmbiguousData: if the number is far from all other values of a training file.
@@ -115,7 +115,7 @@ def check_suspect(name: str, feature: str, suspect: Suspect, options: ReadOption
         f"{feature} has {shown} in {counted(suspect.count, 'cell')}, and its other values lie"
         f" between {others.low:g} and {others.high:g}{f' (except {more} outliers)' if more else ''}"
     )
-    if not options.is_training:
+    if not reading.is_training:
         return (
             f"{described}; it is read as a value, as data.na_values of the training does not name"
             " it"
@@ -133,23 +133,24 @@ class SentinelCounter:
 
     Args:
         name: name of the file.
-        options: the options for reading the file.
+        reading: how to read the file.
+        label: noun for a feature in messages.
     """
 
-    def __init__(self, name: str, options: ReadOptions) -> None:
-        self.name, self.options = name, options
+    def __init__(self, name: str, reading: Reading, label: str = "feature") -> None:
+        self.name, self.reading, self.label = name, reading, label
         self.features: dict[str, _FeatureCounts] = {}
         self.noted = set[tuple[str, float]]()
 
     def add(self, *parts: Ragged | None) -> tuple[str, ...]:
         """Count the numbers in a chunk. Outside training, return notes for the user on numbers that
         are far from all other values so far, once for each number."""
-        if self.options.na_values is not None:
+        if self.reading.na_values is not None:
             return ()
         for part in parts:
             for name, values in zip(part.features, part.values.T, strict=True) if part else ():
                 self.features.setdefault(name, _FeatureCounts()).add(values)
-        return () if self.options.is_training else self.check()
+        return () if self.reading.is_training else self.check()
 
     def check(self) -> tuple[str, ...]:
         """Return new notes for the user on numbers that are far from all other values.
@@ -160,7 +161,7 @@ class SentinelCounter:
         notes = []
         for name, counts in self.features.items():
             for suspect in counts.suspects():
-                note = check_suspect(self.name, f"feature {name!r}", suspect, self.options)
+                note = check_suspect(self.name, f"{self.label} {name!r}", suspect, self.reading)
                 if note and (name, suspect.value) not in self.noted:
                     self.noted.add((name, suspect.value))
                     notes.append(note)

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.data.chunk import Chunk, Ragged, Where, step_text, to_offsets
-from seqattn.data.column_roles import ColumnRoles
+from seqattn.data.reading import Reading
 from seqattn.data.sequences import Integers, row_blocks
 from seqattn.data.spacing import Frequency, Spacing
-from seqattn.data.undashed import as_dashed_date
 from seqattn.errors import DataError, counted
 
 
@@ -41,7 +40,7 @@ class Series:
             missing rows or empty cells, or None if no series is left out.
         notes: notes for the user on how the files were read.
         digests: SHA-256 digest of each file by file name.
-        roles: roles of the columns in a table, or None if no table was read.
+        reading: how the table was read, or None if no table was read.
     """
 
     name: str
@@ -55,7 +54,7 @@ class Series:
     dropped: NDArray[np.bool_] | None = None
     notes: tuple[str, ...] = ()
     digests: dict[str, str] = field(default_factory=dict)
-    roles: ColumnRoles | None = None
+    reading: Reading | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -313,7 +312,7 @@ class _Regularizer:
         return Series(
             self.name, chunk.ids, chunk.points, chunk.order, self.spacing, chunk.groups,
             chunk.target, self.empty, self.dropped if self.dropped.any() else None, chunk.notes,
-            roles=chunk.roles,
+            reading=chunk.reading,
         )  # fmt: skip
 
     # --- missing rows -----------------------------------------------------------------------------
@@ -328,7 +327,6 @@ class _Regularizer:
         gaps = np.flatnonzero(steps != 1)
         if not gaps.size:
             return
-        self._check_for_undashed_dates(int(gaps[0]))
         series_index = np.searchsorted(offsets, gaps, side="right") - 1
         if config.missing == "drop_sequence" and config.window is None:
             self.dropped[series_index] = True
@@ -345,19 +343,6 @@ class _Regularizer:
                 f" {int(more.sum()):,} rows more between {len(order):,}. {UNEVEN}"
             )
         self._insert(more, order, spacing)
-
-    def _check_for_undashed_dates(self, at: int) -> None:
-        assert self.chunk.order is not None
-        found = as_dashed_date(self.chunk.order)
-        if found is not None:
-            kind, written = found
-            first, second = self.chunk.order[at : at + 2]
-            one, other = step_text(first), step_text(second)
-            raise DataError(
-                f"{self.name}: steps such as {step_text(self.chunk.order[0])} look like {kind},"
-                f" and as numbers {one} and {other} are {step_text(second - first)} apart. Write"
-                f" them as {written}. {UNEVEN}"
-            )
 
     def _raise_gap(self, at: int, k: int, is_odd: bool, or_set: str) -> None:
         assert self.chunk.order is not None and self.spacing is not None

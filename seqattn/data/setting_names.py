@@ -1,4 +1,5 @@
-"""The names of settings in messages: config keys, or options in `seqattn data check`."""
+"""The names of settings in messages: config keys, options in `seqattn data check`, or changes of a
+DataFrame in Python."""
 
 from __future__ import annotations
 
@@ -6,23 +7,36 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from typing import Literal
 
 from seqattn.config import as_value
 
 SHORT_OPTIONS = {"na_values": "--na"}
 """The options that are not named after their config key, by key."""
-_names_options: ContextVar[bool] = ContextVar("_names_options", default=False)
+Origin = Literal["config", "options", "frame"]
+_origin: ContextVar[Origin] = ContextVar("_origin", default="config")
 
 
 @contextlib.contextmanager
-def name_options() -> Iterator[None]:
-    """Return a context manager in which messages contain the options of `seqattn data check`
-    instead of the config keys."""
-    token = _names_options.set(True)
+def name_origin(origin: Origin) -> Iterator[None]:
+    """Return a context manager in which messages contain the remedies for an origin of settings:
+    config keys, the options of `seqattn data check`, or a DataFrame in Python."""
+    token = _origin.set(origin)
     try:
         yield
     finally:
-        _names_options.reset(token)
+        _origin.reset(token)
+
+
+def renaming(others: str = ".") -> str:
+    """Return text for a message that states to rename a column.
+
+    Args:
+        others: the end of the sentence, with remedies other than renaming the column of a file.
+    """
+    if _origin.get() == "frame":
+        return "Rename a column of the DataFrame, or its index."
+    return f"Rename the column in the file{others}"
 
 
 def setting(key: str, value: str | Sequence[str] | None = "") -> str:
@@ -34,7 +48,7 @@ def setting(key: str, value: str | Sequence[str] | None = "") -> str:
         key: the key without `data.`.
         value: the value, a list of values, None for `null` or `none`, or "" for the name alone.
     """
-    if _names_options.get():
+    if _origin.get() == "options":
         option = SHORT_OPTIONS.get(key, f"--{key.replace('_', '-')}")
         if value == "":
             return option

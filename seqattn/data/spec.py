@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from seqattn.data.column_roles import ColumnRoles
+from seqattn.data.reading import Reading
 from seqattn.data.sequences import Sequences
-from seqattn.data.spaces import Space, Vectors, source_indices_of, space_from_plain
+from seqattn.data.spaces import Space, Vectors, source_indices_of
 from seqattn.data.spacing import Frequency
 from seqattn.data.splits import Splits
+from seqattn.data.tokens import Tokens
 from seqattn.data.units import Units
 from seqattn.errors import UsageError, counted
 
@@ -29,8 +30,7 @@ class DataSpec:
         target_length: length of the longest target, in steps.
         digests: SHA-256 digest of the files for each path in the config.
         frequency: step interval of all training series, or None if intervals differ or are unknown.
-        roles: roles of the columns in the table, inferred or set by the user, or None if no table
-            was read.
+        reading: how the table was read, or None if no table was read.
     """
 
     source: Space
@@ -39,7 +39,7 @@ class DataSpec:
     target_length: int
     digests: tuple[str, ...] = ()
     frequency: Frequency | None = None
-    roles: ColumnRoles | None = None
+    reading: Reading | None = None
 
     @classmethod
     def of(cls, part: Sequences) -> DataSpec:
@@ -50,7 +50,7 @@ class DataSpec:
     def of_splits(cls, data: Splits) -> DataSpec:
         """Build the schema of a data set from its training part."""
         return replace(
-            cls.of(data.train), digests=data.digests, frequency=data.frequency, roles=data.roles
+            cls.of(data.train), digests=data.digests, frequency=data.frequency, reading=data.reading
         )
 
     @property
@@ -82,7 +82,9 @@ class DataSpec:
             UsageError: if they are not.
         """
         if not (isinstance(self.source, Vectors) and isinstance(self.target, Vectors)):
-            raise UsageError("this works for sequences of vectors only.")
+            raise UsageError(
+                "The steps of this run are symbols; this works for sequences of vectors only."
+            )
         return self.source, self.target
 
     @property
@@ -131,7 +133,7 @@ class DataSpec:
             "source_length": self.source_length, "target_length": self.target_length,
             "digests": list(self.digests),
             **({} if self.frequency is None else {"frequency": self.frequency.as_plain()}),
-            **({} if self.roles is None else {"roles": self.roles.as_plain()}),
+            **({} if self.reading is None else {"reading": self.reading.as_plain()}),
         }  # fmt: skip
 
     @classmethod
@@ -143,11 +145,21 @@ class DataSpec:
                 `as_plain`.
         """
         frequency = plain.get("frequency")
-        roles = plain.get("roles")
+        reading = plain.get("reading")
         return cls(
-            space_from_plain(plain["source"]), space_from_plain(plain["target"]),
+            _space_from_plain(plain["source"]), _space_from_plain(plain["target"]),
             int(plain["source_length"]), int(plain["target_length"]),
             tuple(str(digest) for digest in plain["digests"]),
             None if frequency is None else Frequency.from_plain(frequency),
-            None if roles is None else ColumnRoles.from_plain(roles),
+            None if reading is None else Reading.from_plain(reading),
         )  # fmt: skip
+
+
+def _space_from_plain(plain: Mapping[str, Any]) -> Space:
+    match plain["kind"]:
+        case "vectors":
+            return Vectors.from_plain(plain)
+        case "tokens":
+            return Tokens.from_plain(plain)
+        case kind:
+            raise ValueError(f"the kind of steps {kind!r} is unknown")

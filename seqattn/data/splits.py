@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from seqattn.data.baselines import NaiveForecast
-from seqattn.data.column_roles import ColumnRoles
 from seqattn.data.metrics import InSample
+from seqattn.data.reading import Reading
 from seqattn.data.sequences import Sequences
 from seqattn.data.spaces import Space
 from seqattn.data.spacing import Frequency
@@ -35,7 +35,7 @@ class Splits:
         in_sample: season and error scales of the training series, or None for generated data.
         fitted_on: the training sequences for fitting baselines, or None for the whole training
             part.
-        roles: roles of the columns in the table, or None if no table was read.
+        reading: how the table was read, or None if no table was read.
     """
 
     train: Sequences
@@ -49,7 +49,7 @@ class Splits:
     frequency: Frequency | None = None
     in_sample: InSample | None = None
     fitted_on: Sequences | None = None
-    roles: ColumnRoles | None = None
+    reading: Reading | None = None
 
     def fitted_as(self, source: Space, target: Space) -> Splits:
         """Return the data with the scaling that was fitted to other data, whose spaces are given.

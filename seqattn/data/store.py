@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from seqattn.config.files import read_regular_file
 from seqattn.data.chunk import Ragged, to_offsets
-from seqattn.data.column_roles import ColumnRoles
+from seqattn.data.reading import Reading
 from seqattn.data.sequences import Integers, row_blocks
 from seqattn.data.series import Series
 from seqattn.data.spacing import Spacing
@@ -204,7 +204,7 @@ class SeriesStore:
             "name": name, "columns": list(self.first.columns), "empty": self.empty,
             "target_columns": None if target is None else list(target.features),
             "notes": list(self.notes), "digests": digests,
-            "roles": None if self.first.roles is None else self.first.roles.as_plain(),
+            "reading": None if self.first.reading is None else self.first.reading.as_plain(),
         }  # fmt: skip
 
 
@@ -272,7 +272,7 @@ def _build_series(
         metadata["name"], ids, points, arrays.get("order"), spacing, groups, target,
         metadata["empty"], arrays["dropped"] if arrays["dropped"].any() else None,
         tuple(metadata["notes"]), dict(metadata["digests"]),
-        None if metadata["roles"] is None else ColumnRoles.from_plain(metadata["roles"]),
+        None if metadata["reading"] is None else Reading.from_plain(metadata["reading"]),
     )  # fmt: skip
 
 

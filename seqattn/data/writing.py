@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.chunk import MAX_LINE_BYTES, first_line
+from seqattn.data.reading import Reading
 from seqattn.data.sequences import Floats, Sequences
 from seqattn.data.spacing import Frequency, Spacing
-from seqattn.data.table_style import DEFAULT_STYLE, TableStyle
 from seqattn.data.tables.connection import literal, path_of, sql_call, unnamed_file
 from seqattn.errors import DataError, UsageError, install_command
 
@@ -61,18 +61,19 @@ class TableFile:
             rows of a Parquet file.
         form: csv, tsv, parquet or arrow.
         names: names of the columns.
-        style: style of a text file.
+        style: the reading of a text file in the same style, or None for the default style.
 
     Raises:
         UsageError: if the format is Arrow and pyarrow is not installed.
     """
 
     def __init__(
-        self, file: BinaryIO, form: str, names: Sequence[str], style: TableStyle = DEFAULT_STYLE
+        self, file: BinaryIO, form: str, names: Sequence[str], style: Reading | None = None
     ) -> None:
-        self.file, self.form, self.names, self.style = file, form, list(names), style
+        self.file, self.form, self.names = file, form, list(names)
+        self.style = style = style or Reading()
         self.is_text = form in TEXT_FORMATS
-        self.separator = (self.is_text and style.separator) or ("\t" if form == "tsv" else ",")
+        self.separator = (self.is_text and style.delimiter) or ("\t" if form == "tsv" else ",")
         self.empty = "NA" if self.separator == " " else ""
         self.types: list[str] = []
         self.writer: Any = None
@@ -193,8 +194,8 @@ class TableFile:
         if column.dtype.kind != "f":
             return [name]
         text = f"CAST({name} AS VARCHAR)"
-        if self.is_text and self.style.decimal != ".":
-            text = f"replace({text}, '.', {literal(self.style.decimal)})"
+        if self.is_text and self.style.decimal == ",":
+            text = f"replace({text}, '.', ',')"
         return [f"CASE WHEN isnan({name}) THEN NULL ELSE {text} END"]
 
     def _dates(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
@@ -325,19 +326,20 @@ class TableWriter:
         file: an open binary file.
         form: csv, tsv, parquet or arrow.
         features: names of the features.
-        style: style of the input file. If the style has several `series` columns, each id has one
-            part per column.
+        style: the reading of the input file, or None for the default style. If it has several
+            series columns, each id has one part per column.
 
     Raises:
         UsageError: if the format is Arrow and pyarrow is not installed.
     """
 
     def __init__(
-        self, file: BinaryIO, form: str, features: Sequence[str], style: TableStyle = DEFAULT_STYLE
+        self, file: BinaryIO, form: str, features: Sequence[str], style: Reading | None = None
     ) -> None:
-        self.form = form
-        self.series = style.series or (_unused_name(SEQUENCE, (*features, *style.time)),)
-        time = style.time or (_unused_name(STEP, (*features, *self.series)),)
+        self.form, style = form, style or Reading()
+        times = style.time_columns
+        self.series = style.series_columns or (_unused_name(SEQUENCE, (*features, *times)),)
+        time = times or (_unused_name(STEP, (*features, *self.series)),)
         if not (form in TEXT_FORMATS and len(style.time_formats) == len(time)):
             time = time[:1]
         self.table = TableFile(file, form, [*self.series, *time, *features], style)
@@ -413,6 +415,16 @@ def _json_number(value: np.floating) -> float | None:
     return float(str(value)) if np.isfinite(value) else None
 
 
+def vocabulary_arrays(part: Sequences) -> dict[str, NDArray[np.generic]]:
+    """Return the symbols of the source and of the target by number, for an NPZ file; empty for
+    vectors."""
+    sides = (("source", part.source_space), ("target", part.target_space))
+    return {
+        f"{side}_vocabulary": np.array(list(space.symbols), dtype=np.str_)
+        for side, space in sides if space.symbols
+    }  # fmt: skip
+
+
 def forecast_arrays(
     part: Sequences, forecast: Floats, *, with_target: bool
 ) -> dict[str, NDArray[np.generic]]:
@@ -440,6 +452,7 @@ def forecast_arrays(
         **({} if part.source_observed is None else {"source_observed": part.source_observed}),
         "forecast": mask_padding(forecast, part.target_keep) if with_target else forecast,
     }
+    arrays |= vocabulary_arrays(part)
     if with_target:
         arrays["target"] = np.where(part.target_cells, part.target, np.nan)
         arrays["target_lengths"] = part.target_lengths

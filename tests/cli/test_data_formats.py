@@ -10,7 +10,7 @@ import pytest
 
 from seqattn.cli.data import EXAMPLES
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 
 VALUES = [[-1.02, -0.97], [-1.05, 1.01], [0.98, -1.10], [0.95, 0.92]]
 
@@ -25,7 +25,7 @@ def test_an_example_is_read(title: str, tmp_path: Path, monkeypatch: pytest.Monk
         exec(EXAMPLES[title], {})
     else:
         file.write_text(EXAMPLES[title])
-    found = read_all(file, ReadOptions())
+    found = read_all(file, Reading())
     if shape is None:
         assert (found.ids, found.points.features) == (("a", "b"), ("x", "y"))
         np.testing.assert_allclose(found.points.values, VALUES, rtol=1e-6)
@@ -39,4 +39,4 @@ def test_json_records_may_be_lines(tmp_path: Path) -> None:
     (text,) = (text for title, text in EXAMPLES.items() if title.startswith("JSON records"))
     path = tmp_path / "my.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in json.loads(text)))
-    np.testing.assert_allclose(read_all(path, ReadOptions()).points.values, VALUES, rtol=1e-6)
+    np.testing.assert_allclose(read_all(path, Reading()).points.values, VALUES, rtol=1e-6)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.errors import AmbiguousData
 from tests.conftest import Ended
 
@@ -88,7 +88,7 @@ def test_rows_in_another_order_than_an_unused_time_are_asked_about(tmp_path: Pat
     path = tmp_path / "a.csv"
     path.write_text("ds,y\n" + "".join(f"2021-01-{30 - k:02d},{k}\n" for k in range(20)))
     with pytest.raises(AmbiguousData, match="dates in 'ds' are not in order") as caught:
-        read_all(path, ReadOptions(time=None))
+        read_all(path, Reading(time=()))
     assert caught.value.choices == ({"time": "ds"}, {"ignore": "ds"})
-    assert read_all(path, ReadOptions(time=("ds",))).points.values[0, 0] == 19
-    assert read_all(path, ReadOptions(time=None, ignore=("ds",))).points.values[0, 0] == 0
+    assert read_all(path, Reading(time=("ds",))).points.values[0, 0] == 19
+    assert read_all(path, Reading(time=(), ignore=("ds",))).points.values[0, 0] == 0

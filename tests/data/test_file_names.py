@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 
 
 def write(path: Path, scale: float) -> Path:
@@ -36,7 +36,7 @@ def test_a_name_is_never_read_as_a_pattern(
 ) -> None:
     write(tmp_path / f"{other}.{ending}", 100.0)
     path = write(tmp_path / f"{name}.{ending}", 1.0)
-    found = read_all(path, ReadOptions())
+    found = read_all(path, Reading())
     assert found.points.values[:, 0].tolist() == [t * t for t in range(8)]
 
 
@@ -48,11 +48,11 @@ def test_a_folder_never_replaces_a_column(tmp_path: Path, folder: str, ending: s
         packed = path.with_name("a.csv.gz")
         packed.write_bytes(gzip.compress(path.read_bytes()))
         path = packed
-    found = read_all(path, ReadOptions(features=("x",)))
+    found = read_all(path, Reading(features=("x",)))
     assert found.points.values[:, 0].tolist() == [1.5 * t * t for t in range(8)]
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 def test_a_folder_names_a_series_that_the_file_does_not_name(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path / "station=A" / f"a.{ending}", 1.5)
-    assert read_all(path, ReadOptions(series=("station",))).ids == ("A",)
+    assert read_all(path, Reading(series=("station",))).ids == ("A",)

@@ -25,7 +25,7 @@ from seqattn.data import load_data, tasks
 from seqattn.data.chunk import Chunk, step_text
 from seqattn.data.cutting import make_sources
 from seqattn.data.files import file_format, read_all, read_chunks
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.series import Series, infer_spacing, regularize
 from seqattn.data.spacing import Spacing
 from seqattn.data.tables import long
@@ -34,10 +34,10 @@ from seqattn.errors import DataError, UsageError, install_command
 
 LARGE = 2.0**49
 GOOD = "sequence,step,x,y\na,1,0.5,1\na,2,-1,2e-3\nb,0,3,4\n"
-XY = ReadOptions(features=("x", "y"), may_rename=True)
+XY = Reading(features=("x", "y"), may_rename=True)
 
 
-def read(text: str | bytes, form: ReadOptions = XY, name: str = "f.csv") -> Chunk:
+def read(text: str | bytes, form: Reading = XY, name: str = "f.csv") -> Chunk:
     raw = text.encode() if isinstance(text, str) else text
     file = Path(os.environ["PYTEST_FILES"]) / name
     file.write_bytes(raw)
@@ -84,14 +84,14 @@ def test_what_changes_nothing(text: str, name: str) -> None:
 
 def test_other_delimiters_and_decimals_from_options() -> None:
     text = GOOD.replace(",", ";").replace(".", ",")
-    form = ReadOptions(features=("x", "y"), delimiter=";", decimal=",")
+    form = Reading(features=("x", "y"), delimiter=";", decimal=",")
     assert points(read(text, form)) == points(read(GOOD))
 
 
 @pytest.mark.parametrize("cell", ["1.234", "1.234,5", "1,5m", "1,5,2", "1_5"])
 @pytest.mark.parametrize("features", [("x",), None])
 def test_what_is_no_number_with_a_decimal_comma(cell: str, features: tuple[str] | None) -> None:
-    form = ReadOptions(delimiter=";", decimal=",", thousands=None, features=features)
+    form = Reading(delimiter=";", decimal=",", thousands=None, features=features)
     text = f"sequence;step;x\na;1;0,5\na;2;{cell}\n"
     with pytest.raises(DataError) as caught:
         read(text, form)
@@ -100,13 +100,13 @@ def test_what_is_no_number_with_a_decimal_comma(cell: str, features: tuple[str] 
 
 
 def test_points_between_thousands_are_noted() -> None:
-    piece = read("sequence;step;x\na;1;0,5\na;2;1.234\n", ReadOptions(delimiter=";"))
+    piece = read("sequence;step;x\na;1;0,5\na;2;1.234\n", Reading(delimiter=";"))
     assert points(piece) == [[[0.5], [1234]]]
     assert piece.notes == ("'x': ',' is the decimal mark and '.' the thousands separator",)
 
 
 def test_a_blank_line_of_one_column_is_an_empty_cell() -> None:
-    alone = ReadOptions(series=(), time=None)
+    alone = Reading(series=(), time=())
     text = "\nx\n1\n\n3\n\n\n6\n\n\n"
     found = np.concatenate(points(read(text, alone)))[:, 0]
     assert np.array_equal(found, [1, np.nan, 3, np.nan, np.nan, 6], equal_nan=True)
@@ -128,28 +128,28 @@ def test_other_names_are_read_in_order_and_noted() -> None:
 
 
 def test_wide_form_by_hand() -> None:
-    piece = read("sequence,x_1,y_1,x_2,y_2\na,1,2,3,4\nb,5,6,,\n", ReadOptions())
+    piece = read("sequence,x_1,y_1,x_2,y_2\na,1,2,3,4\nb,5,6,,\n", Reading())
     assert piece.ids == ("a", "b")
     assert piece.points.features == ("x", "y")
     assert points(piece) == [[[1, 2], [3, 4]], [[5, 6]]]
-    bare = read("1,2,3\n4,5,6\n", ReadOptions(series=(), time=None))
+    bare = read("1,2,3\n4,5,6\n", Reading(series=(), time=()))
     assert points(bare) == [[[4], [5], [6]]]
 
 
 @pytest.mark.parametrize(
     ("head", "form"),
     [
-        ("sequence,co2", ReadOptions(time=None)),
-        ("sequence,co2,x", ReadOptions(time=None)),
-        ("sequence,pm10,pm25", ReadOptions(time=None)),
-        ("sequence,x1,x2,y1", ReadOptions(time=None)),
-        ("sequence,f1,f2", ReadOptions(time=None, features=("f1", "f2"))),
-        ("sequence,f1,f2", ReadOptions(time=None, layout="long")),
-        ("co2", ReadOptions(series=(), time=None)),
-        ("sequence,step,f1,f2", ReadOptions()),
+        ("sequence,co2", Reading(time=())),
+        ("sequence,co2,x", Reading(time=())),
+        ("sequence,pm10,pm25", Reading(time=())),
+        ("sequence,x1,x2,y1", Reading(time=())),
+        ("sequence,f1,f2", Reading(time=(), features=("f1", "f2"))),
+        ("sequence,f1,f2", Reading(time=(), layout="long")),
+        ("co2", Reading(series=(), time=())),
+        ("sequence,step,f1,f2", Reading()),
     ],
 )
-def test_numbers_in_names_alone_make_no_wide_table(head: str, form: ReadOptions) -> None:
+def test_numbers_in_names_alone_make_no_wide_table(head: str, form: Reading) -> None:
     rows = [["a", str(t), "1", "2"] for t in range(1, 4)]
     width = len(head.split(","))
     text = "\n".join([head, *(",".join(row[:width]) for row in rows)]) + "\n"
@@ -163,34 +163,32 @@ def test_numbers_in_names_alone_make_no_wide_table(head: str, form: ReadOptions)
 
 def test_a_wide_table_that_could_be_long_is_noted() -> None:
     text = "id,x1,y1,x2,y2\na,1,2,3,4\nb,5,6,7,8\n"
-    piece = read(text.replace("id,", "").replace("a,", "").replace("b,", ""), ReadOptions())
+    piece = read(text.replace("id,", "").replace("a,", "").replace("b,", ""), Reading())
     assert points(piece) == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
     assert piece.notes == (
         "a row is read as a sequence of up to 2 points; if it is one point, set data.layout to long",
     )
     for series in (("id",), "auto"):  # no name comes twice, so a row is no point
-        piece = read(text, ReadOptions(series=series, time=None))  # type: ignore[arg-type]
+        piece = read(text, Reading(series=series, time=()))  # type: ignore[arg-type]
         assert points(piece) == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
         assert piece.notes == ()
-    named = ReadOptions(series=("id",), time=None, features=("x", "y"))
+    named = Reading(series=("id",), time=(), features=("x", "y"))
     assert read(text, named).notes == ()
     assert points(read("id,x1,y1\na,1,2\n", named)) == [[[1, 2]]]
-    assert points(read("sequence,f1,f2\na,1,2\na,3,4\n", ReadOptions(time=None))) == [
-        [[1, 2], [3, 4]]
-    ]
+    assert points(read("sequence,f1,f2\na,1,2\na,3,4\n", Reading(time=()))) == [[[1, 2], [3, 4]]]
 
 
 def test_a_first_row_of_numbers_is_no_header() -> None:
     for row, values in (("370.1,2", [370.1, 2]), ("1e3,-2", [1000, -2]), ("370", [370])):
         piece = read(f"{row}\n{row.replace('2', '5').replace('3', '4')}\n",
-                     ReadOptions(series=(), time=None))  # fmt: skip
+                     Reading(series=(), time=()))  # fmt: skip
         assert points(piece)[0][0] == values
         assert len(points(piece)[0]) == 2
         last = "ABC"[len(values) - 1]
         assert piece.notes == (f"there is no header, so columns are called A to {last}",)
     named = read(
         "400,450\n1,2\n",
-        ReadOptions(series=(), time=None, has_header=True, features=("400", "450")),
+        Reading(series=(), time=(), has_header=True, features=("400", "450")),
     )
     assert points(named) == [[[1, 2]]]
 
@@ -205,7 +203,7 @@ def goes_on(piece: Chunk, steps: int) -> np.ndarray[Any, Any]:
 
 
 def test_dates_are_steps_that_go_on() -> None:
-    piece = read("step,co2\n2001-12-15,370.5\n2001-12-22,371\n", ReadOptions(series=()))
+    piece = read("step,co2\n2001-12-15,370.5\n2001-12-22,371\n", Reading(series=()))
     assert piece.ids == ("f",)
     ahead = goes_on(piece, 2)
     assert [str(step)[:10] for step in ahead[0]] == ["2001-12-29", "2002-01-05"]
@@ -241,7 +239,7 @@ def test_a_part_of_a_second_is_kept(unit: str, tmp_path: Path) -> None:
     stamps = pa.array(times, pa.timestamp("ms")).cast(pa.timestamp(unit))
     file = tmp_path / "f.parquet"
     pq.write_table(pa.table({"step": stamps, "x": [1.0, 2, 3]}), file)
-    piece = read_all(file, ReadOptions(series=()))
+    piece = read_all(file, Reading(series=()))
     assert piece.order is not None
     assert [step_text(step) for step in piece.order[:2]] == [
         "2001-12-29T12:00:00", "2001-12-29T12:00:00.250000",
@@ -255,7 +253,7 @@ def test_a_part_of_a_second_is_kept(unit: str, tmp_path: Path) -> None:
             writer = TableWriter(written, form, ["x"])
             writer.write(piece.ids, ahead, np.ones((1, 2, 1)))
             writer.close()
-        again = read_all(tmp_path / f"n.{form}", ReadOptions())
+        again = read_all(tmp_path / f"n.{form}", Reading())
         assert again.order is not None
         assert (again.order == ahead[0]).all()
 
@@ -268,7 +266,7 @@ def test_durations_and_times_of_a_day_are_seconds(kind: Any, tmp_path: Path) -> 
     column = pa.array(counted, pa.int32() if kind == pa.time32("ms") else pa.int64()).cast(kind)
     table = pa.table({"step": column, "x": [1.0, 2, 3]})
     pq.write_table(table, tmp_path / "f.parquet")
-    piece = read_all(tmp_path / "f.parquet", ReadOptions(series=()))
+    piece = read_all(tmp_path / "f.parquet", Reading(series=()))
     assert piece.order is not None
     assert piece.order.tolist() == [0, 1.5, 3]
 
@@ -278,7 +276,7 @@ def test_times_of_a_zone_are_utc_and_noted(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"step": pa.array([0, 3600], kind), "x": [1.0, 2]}), tmp_path / "f.parquet"
     )
-    piece = read_all(tmp_path / "f.parquet", ReadOptions(series=()))
+    piece = read_all(tmp_path / "f.parquet", Reading(series=()))
     assert piece.order is not None
     assert piece.order[0] == np.datetime64("1970-01-01")
     assert piece.notes == ("times in 'step' are read and written as UTC",)
@@ -292,7 +290,7 @@ def test_a_type_that_is_no_step_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match="row 1, column 'step' contains '1 month.*data.ignore: \\['step'\\]"
     ):
-        read_all(tmp_path / "f.arrow", ReadOptions(series=()))
+        read_all(tmp_path / "f.arrow", Reading(series=()))
 
 
 def test_a_stretch_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +359,7 @@ def test_what_is_inferred_without_options(text: str | bytes, same: str) -> None:
     ids=range(24),
 )  # fmt: skip
 def test_a_bad_table_is_refused_by_row_and_column(text: str | bytes, words: str) -> None:
-    form = ReadOptions() if isinstance(text, str) and "x_3" in text else XY
+    form = Reading() if isinstance(text, str) and "x_3" in text else XY
     with pytest.raises(DataError) as caught:
         read(text, form)
     assert words in str(caught.value)
@@ -455,7 +453,7 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
     refused("features a point, but there are 2 names", source=np.ones((2, 2, 3)))
     refused("it must be finite", source=np.full((1, 1, 2), np.inf))
     np.savez(file, source=np.array([[1], None], dtype=object))
-    with pytest.raises(DataError, match="contains Python objects, which are never loaded"):
+    with pytest.raises(DataError, match="Object arrays cannot be loaded"):
         read_all(file, XY)
     file.write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(DataError, match="is a damaged NPZ file"):
@@ -469,11 +467,11 @@ def test_a_target_without_names_has_those_of_the_source(tmp_path: Path) -> None:
     source = np.arange(24.0).reshape(2, 4, 3)
     arrays = {"source": source, "target": source + 100, "features": np.array(["a", "b", "c"])}
     np.savez(tmp_path / "t.npz", **arrays)
-    piece = read_all(tmp_path / "t.npz", ReadOptions(features=("b",)))
+    piece = read_all(tmp_path / "t.npz", Reading(features=("b",)))
     assert piece.target is not None
     assert piece.points.features == piece.target.features == ("b",)
     assert np.array_equal(piece.target.of(0), source[0][:, [1]] + 100)
-    piece = read_all(tmp_path / "t.npz", ReadOptions(source_and_target=(("a", "b"), ("c",))))
+    piece = read_all(tmp_path / "t.npz", Reading(source_and_target=(("a", "b"), ("c",))))
     assert piece.target is not None
     assert (piece.points.features, piece.target.features) == (("a", "b"), ("c",))
     assert np.array_equal(piece.target.of(1), source[1][:, [2]] + 100)
@@ -483,25 +481,25 @@ def test_features_that_an_npz_file_names_are_chosen_by_name(tmp_path: Path) -> N
     file = tmp_path / "a.npz"
     values = np.arange(12.0).reshape(1, 4, 3)
     np.savez(file, values=values, features=np.array(["c", "a", "b"]))
-    piece = read_all(file, ReadOptions(features=("a", "b")))
+    piece = read_all(file, Reading(features=("a", "b")))
     assert piece.points.features == ("a", "b")
     assert np.array_equal(piece.points.of(0), values[0][:, [1, 2]])
     assert piece.notes == ("left out: c",)
     assert piece.where(1, 0) == "values[0, 1, 1] ('a')"
-    renamed = read_all(file, ReadOptions(features=("x", "y", "z"), may_rename=True))
+    renamed = read_all(file, Reading(features=("x", "y", "z"), may_rename=True))
     assert renamed.points.features == ("c", "a", "b")
     assert renamed.notes == ("c, a, b are read as x, y, z, in this order",)
     with pytest.raises(
         DataError, match="'values' has no feature 'x'; it has c, a, b. Needed are x"
     ):
-        read_all(file, ReadOptions(features=("x",)))
+        read_all(file, Reading(features=("x",)))
     np.savez(file, values=values, features=np.array(["c", "a", "a"]))
     with pytest.raises(DataError, match="'features' has 'a' twice"):
-        read_all(file, ReadOptions())
+        read_all(file, Reading())
     np.savez(file, source=values, features=np.array(["c", "a", "b"]), target=values[..., :2],
              said=np.array(["e", "d"]))  # fmt: skip
     separate = read_all(
-        file, ReadOptions(features=("b", "d", "e"), source_and_target=(("b",), ("d", "e")))
+        file, Reading(features=("b", "d", "e"), source_and_target=(("b",), ("d", "e")))
     )
     assert np.array_equal(separate.points.of(0), values[0][:, [2]])
     assert separate.target is not None
@@ -535,7 +533,7 @@ def test_an_archive_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None
     with zipfile.ZipFile(file) as archive, archive.open("source.npy") as inside:
         assert inside.read(len(header.getvalue()) + 3 * 2**20)[-(2**21) :] == bytes(2**21)
     assert file.stat().st_size < 2**25
-    with pytest.raises(DataError, match=r"unpacks to 2.5 GiB .*Save it as NPY"):
+    with pytest.raises(DataError, match="its uncompressed size is 2.5 GiB.*saved as NPY"):
         read_all(file, XY)
 
 
@@ -546,7 +544,7 @@ def test_a_lying_header_is_refused(tmp_path: Path) -> None:
     )
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("source.npy", header.getvalue() + bytes(64))
-    with pytest.raises(DataError, match="is truncated: according to its header"):
+    with pytest.raises(DataError, match="is a damaged NPZ file"):
         read_all(tmp_path / "a.npz", XY)
 
 
@@ -699,5 +697,5 @@ def test_a_broken_archive_called_npy_is_refused_and_closed(tmp_path: Path) -> No
     file = tmp_path / "f.npy"
     file.write_bytes(b"PK\x03\x04")
     with pytest.raises(DataError, match="is an NPZ file under another name"):
-        read_all(file, ReadOptions())
+        read_all(file, Reading())
     gc.collect()

@@ -22,8 +22,8 @@ import pytest
 import seqattn
 from seqattn.data.chunk import Chunk
 from seqattn.data.files import read_all
-from seqattn.data.frames import frame_kind, plain_pandas, temporary_parquet
-from seqattn.data.reading import ReadOptions
+from seqattn.data.frames import NAME, frame_kind, plain_pandas, temporary_parquet
+from seqattn.data.reading import Reading
 from seqattn.errors import DataError, UsageError
 from seqattn.experiments.api import DataNote, Run
 from tests.conftest import Ended
@@ -34,7 +34,7 @@ CONFIG = (
     "name: c\ndata: {kind: file, path: f.csv, window: {source: 5, target: 3}, "
     "missing: interpolate, cache: never}\nmodel: {hidden_dim: 3}\ntraining: {epochs: 2}\n"
 )
-OPTIONS = ReadOptions(is_training=False)
+OPTIONS = Reading(is_training=False)
 
 
 def table() -> pd.DataFrame:
@@ -100,9 +100,9 @@ def output_of(*words: str) -> str:
     return printed.getvalue()
 
 
-def read(frame: Any, options: ReadOptions = OPTIONS) -> Chunk:
+def read(frame: Any, options: Reading = OPTIONS) -> Chunk:
     with temporary_parquet(frame) as path:
-        return read_all(path, options)
+        return read_all(path, options, NAME)
 
 
 def quiet(call: Callable[[], Any]) -> Any:
@@ -181,7 +181,7 @@ def test_training_on_a_frame_is_training_on_its_file(trained: Path, shape: str) 
     run = seqattn.train("c.yaml", data=SHAPES[shape](table()))
     other = load(trained)
     assert run.summary["test_loss"] == other.summary["test_loss"]
-    roles, wanted = run.trained.spec.roles, other.trained.spec.roles
+    roles, wanted = run.trained.spec.reading, other.trained.spec.reading
     assert roles is not None
     assert wanted is not None
     assert (roles.series, roles.time, roles.features) == (
@@ -291,7 +291,7 @@ def test_rows_keep_their_order_where_nothing_says_when() -> None:
         pd.DataFrame({"x": values, "y": values}).sample(frac=1, random_state=2),
         pl.DataFrame({"x": values, "y": values}).sample(fraction=1, shuffle=True, seed=2),
     ):
-        found = read(frame, ReadOptions(series=(), time=None, is_training=False))
+        found = read(frame, Reading(series=(), time=(), is_training=False))
         np.testing.assert_array_equal(found.points.values[:, 0], frame["x"].to_numpy())
 
 
@@ -306,7 +306,7 @@ def test_an_index_of_dates_gets_a_name_that_no_column_has(
     days = pd.date_range("2024-01-01", periods=5)
     frame = pd.DataFrame({column: np.arange(5.0) for column in ("x", *taken)}, index=days)
     assert plain_pandas(frame).columns[0] == name
-    chunk = read(frame, ReadOptions(is_training=False, features=("x",), time=(name,)))
+    chunk = read(frame, Reading(is_training=False, features=("x",), time=(name,)))
     assert chunk.order is not None
     np.testing.assert_array_equal(chunk.order, days.to_numpy())
 
@@ -322,10 +322,10 @@ def test_an_index_of_dates_without_a_name_is_the_time() -> None:
     for at in (index, index.tz_convert(None).to_period("D")):
         found = read(pd.DataFrame({"x": np.arange(9.0)}, index=at))
         assert found.order is not None
-        assert found.style.time == ("time",)
+        assert found.style.time_columns == ("time",)
     with_column = read(
         pd.DataFrame({"time": np.arange(9) * 2.0, "x": np.arange(9.0)}, index=index),
-        ReadOptions(is_training=False, time=("time",)),
+        Reading(is_training=False, time=("time",)),
     )
     assert with_column.order is not None
     np.testing.assert_array_equal(with_column.order, np.arange(9) * 2.0)
@@ -368,12 +368,12 @@ def test_names_of_columns_are_any_text() -> None:
     names = ["select", 'a"b', "it's", "x;y", "ü", "group by", 7, 2.5, "{}", "c0", "m0"]
     values = np.random.default_rng(0).normal(size=(9, len(names)))
     found = read(
-        pd.DataFrame(values, columns=names), ReadOptions(series=(), time=None, is_training=False)
+        pd.DataFrame(values, columns=names), Reading(series=(), time=(), is_training=False)
     )
     assert found.points.features == tuple(map(str, names))
     np.testing.assert_array_equal(found.points.values, values)
     found = read(pl.DataFrame(values, schema=list(map(str, names))),
-                 ReadOptions(series=(), time=None, is_training=False))  # fmt: skip
+                 Reading(series=(), time=(), is_training=False))  # fmt: skip
     assert found.points.features == tuple(map(str, names))
 
 
@@ -416,7 +416,7 @@ CELLS: dict[str, tuple[list[Any], list[float]]] = {
 def test_cells_of_pandas(kind: str) -> None:
     column, wanted = CELLS[kind]
     frame = pd.DataFrame({"t": [1, 2, 3], "x": column, "y": [5.0, 6.0, 8.0]})
-    options = ReadOptions(series=(), time=("t",), features=("x", "y"), is_training=False)
+    options = Reading(series=(), time=("t",), features=("x", "y"), is_training=False)
     if kind == "large":  # larger than a model can work with
         with pytest.raises(DataError, match="row 3, column 'x'"):
             read(frame, options)
@@ -427,7 +427,7 @@ def test_cells_of_pandas(kind: str) -> None:
 def test_words_after_thousands_of_empty_cells() -> None:
     words = [None] * 5000 + ["a", "b"] * 20
     frame = pd.DataFrame({"t": range(5040), "w": np.array(words, dtype=object), "x": 1.0})
-    options = ReadOptions(series=(), time=("t",), features=("x", "w=a", "w=b"), one_hot=("w",))
+    options = Reading(series=(), time=("t",), features=("x", "w=a", "w=b"), one_hot=("w",))
     found = read(frame, options)
     assert np.nansum(found.points.values[:, 1]) == 20
 
@@ -447,7 +447,7 @@ def test_durations_and_times_of_polars() -> None:
         "i": pl.Series([1, None, 3], dtype=pl.Int128), "x": [1.0, None, float("nan")],
     })  # fmt: skip
     features = ("d", "c", "i", "x")
-    found = read(frame, ReadOptions(series=(), time=("t",), features=features, is_training=False))
+    found = read(frame, Reading(series=(), time=("t",), features=features, is_training=False))
     nan = np.nan
     wanted = [[3600, 60, 1, 1], [nan, nan, nan, nan], [1, 2, 3, nan]]
     np.testing.assert_array_equal(found.points.values, wanted)

@@ -14,7 +14,7 @@ import pytest
 
 from seqattn.config import resolve
 from seqattn.data import DataSpec, load_data
-from seqattn.data.column_roles import ColumnRoles
+from seqattn.data.reading import Reading
 from seqattn.runs.checksummed import load_checksummed, save_checksummed
 from seqattn.training import load_model
 from tests.conftest import Ended
@@ -214,7 +214,9 @@ def test_a_wide_table(seqattn: Run) -> None:
     config = CONFIG.replace("window: {source: 3, target: 2}", "target_length: 2")
     train(seqattn, config=config)
     spec = load_model(BEST).spec
-    assert spec.roles == ColumnRoles("wide", ("plant",), delimiter=",", has_decimals=False)
+    assert spec.reading == Reading(
+        layout="wide", series=("plant",), time=(), features=("x",), delimiter=","
+    )
     write("g.csv", "id,plant,x_1,x_2,x_3", [f"i{k % 2},p{k},1,2,3" for k in range(3)])
     found = ids(seqattn("predict", "outputs/c", "--input", "g.csv"))
     assert found == ["p0", "p0", "p1", "p1", "p2", "p2"]
@@ -243,22 +245,22 @@ def test_a_checkpoint_says_what_its_columns_were(seqattn: Run) -> None:
     spec = load_model(BEST).spec
     assert (spec.source_features, spec.target_features) == (("x",), ("x",))
     assert spec.frequency is not None
-    assert spec.roles is not None
-    assert spec.roles.series == ("sequence",)
-    assert spec.roles.time == ("step",)
-    assert spec.roles.features == ("x",)
-    assert list(spec.roles.ignored) == ["word"]
+    assert spec.reading is not None
+    assert spec.reading.series == ("sequence",)
+    assert spec.reading.time == ("step",)
+    assert spec.reading.features == ("x",)
+    assert spec.reading.ignore == ("word",)
     assert (
         DataSpec.from_plain(json.loads(json.dumps(spec.as_plain()))).as_plain() == spec.as_plain()
     )
     shown = json.loads(seqattn("inspect", "outputs/c", "--json").out)
-    assert shown["layout"]["roles"]["series"] == ["sequence"]
+    assert shown["layout"]["reading"]["series"] == ["sequence"]
 
 
 def test_roles_come_out_of_the_cache(seqattn: Run) -> None:
     train_on_nine(seqattn, "data.cache=always")
     for _ in range(2):
-        roles = load_model(BEST).spec.roles
+        roles = load_model(BEST).spec.reading
         assert roles is not None
         assert roles.series == ("sequence",)
         done = seqattn("train", "c.yaml", "--quiet", "--plots", "none", "--overwrite", "--set",
@@ -271,48 +273,24 @@ def test_roles_of_several_files(seqattn: Run) -> None:
     for k in range(9):
         write(f"d/{k}.csv", "sequence,step,x", [f"s{k},{DAY + t},{t % 5}" for t in range(12)])
     train(seqattn, "data.path=d")
-    roles = load_model(BEST).spec.roles
+    roles = load_model(BEST).spec.reading
     assert roles is not None
     assert (roles.series, roles.time) == (("sequence",), ("step",))
 
 
-def without_roles(file: Path, **changed: Any) -> None:
+def with_reading(file: Path, reading: Any) -> None:
     metadata, tensors = load_checksummed(file, 3)
-    del metadata["layout"]["roles"]
-    metadata["layout"] |= changed
+    metadata["layout"]["reading"] = reading
     save_checksummed(file, tensors, metadata, None)
 
 
-def test_a_checkpoint_of_an_earlier_version_reads_as_it_did(seqattn: Run) -> None:
+@pytest.mark.parametrize("reading", [3, {"layout": "deep"}, {"layout": "long"}, []])
+def test_broken_roles_are_a_broken_checkpoint(seqattn: Run, reading: Any) -> None:
     train_on_nine(seqattn)
-    write("g.csv", "sequence,step,x", ONE_ROW_EACH)
-    write("h.csv", "id,when,x", [f"s{k},{DAY + t},{t}" for k in range(2) for t in range(3)])
-    assert seqattn("predict", "outputs/c", "--input", "h.csv").code == 3
-    without_roles(BEST)
-    assert ids(seqattn("predict", "outputs/c", "--input", "g.csv")) == ["g", "g"]
-    assert ids(seqattn("predict", "outputs/c", "--input", "h.csv")) == ["s0", "s0", "s1", "s1"]
-    assert load_model(BEST).spec.roles is None
-
-
-@pytest.mark.parametrize("roles", [3, {"layout": "deep"}, {"layout": "long"}, []])
-def test_broken_roles_are_a_broken_checkpoint(seqattn: Run, roles: Any) -> None:
-    train_on_nine(seqattn)
-    without_roles(BEST, roles=roles)
+    with_reading(BEST, reading)
     done = seqattn("predict", "outputs/c", "--input", "f.csv")
     assert done.code == 4
     assert "do not describe the training data" in done.err
-
-
-def test_a_resume_of_an_earlier_version_learns_the_roles(seqattn: Run) -> None:
-    train_on_nine(seqattn)
-    last = BEST.with_name("last.safetensors")
-    without_roles(last)
-    done = seqattn("train", "c.yaml", "--resume", "--quiet", "--plots", "none", "--set",
-                   "training.epochs=2")  # fmt: skip
-    assert done.code == 0, done.err
-    roles = load_model(last).spec.roles
-    assert roles is not None
-    assert roles.series == ("sequence",)
 
 
 def test_parts_of_their_own_have_the_roles_of_the_training_part(seqattn: Run) -> None:

@@ -15,7 +15,7 @@ from seqattn.config import OwnFile
 from seqattn.data import json_lines as lines
 from seqattn.data import load_data
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.errors import DataError
 
 ROWS = [{"t": t, "x": t / 2, "y": -t} for t in range(6)]
@@ -33,7 +33,7 @@ def test_a_gzip_file_is_read_like_its_content(
     rows: Sequence[Mapping[str, object]], tmp_path: Path
 ) -> None:
     plain, packed = (
-        read_all(write(tmp_path / name, rows), ReadOptions()) for name in ("a.jsonl", "a.jsonl.gz")
+        read_all(write(tmp_path / name, rows), Reading()) for name in ("a.jsonl", "a.jsonl.gz")
     )
     assert plain.points.features == packed.points.features
     assert np.array_equal(plain.points.values, packed.points.values)
@@ -43,8 +43,8 @@ def test_a_gzip_file_is_read_like_its_content(
 def test_rows_compressed_with_zstandard(tmp_path: Path) -> None:
     plain, packed = write(tmp_path / "a.jsonl", ROWS), tmp_path / "a.jsonl.zst"
     duckdb.sql(f"COPY (FROM '{plain}') TO '{packed}' (FORMAT json, COMPRESSION zstd)")
-    found = read_all(packed, ReadOptions())
-    assert np.array_equal(found.points.values, read_all(plain, ReadOptions()).points.values)
+    found = read_all(packed, Reading())
+    assert np.array_equal(found.points.values, read_all(plain, Reading()).points.values)
 
 
 @pytest.mark.parametrize("cut", [slice(0, 20), slice(0, -4), slice(12, None)])
@@ -52,14 +52,14 @@ def test_a_damaged_gzip_file(cut: slice, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"source": [[1, 2]]}\n' * 20)[cut])
     with pytest.raises(DataError, match=r"a\.jsonl\.gz: is a damaged gzip file"):
-        read_all(path, ReadOptions())
+        read_all(path, Reading())
 
 
 def test_a_bad_line_of_a_gzip_file_has_its_number(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"t": 1, "x": 2}\n{"t": 2, "x": }\n'))
     with pytest.raises(DataError, match=r"a\.jsonl\.gz:2: is not valid JSON"):
-        read_all(path, ReadOptions())
+        read_all(path, Reading())
 
 
 def test_sequences_of_several_files_keep_their_ids(
@@ -89,10 +89,10 @@ def test_rows_with_the_words_of_sequences_are_rows(
     tmp_path: Path, more: Mapping[str, object]
 ) -> None:
     path = write(tmp_path / "a.jsonl", [{**row, **more} for row in ROWS])
-    found = read_all(path, ReadOptions(features=("x", "y")))
+    found = read_all(path, Reading(features=("x", "y")))
     assert found.points.values.tolist() == [[t / 2, -t] for t in range(6)]
 
 
 def test_a_long_first_line_is_a_sequence(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [{"note": "[" * 9, "id": "a", "source": [1, 2] * 10**5}])
-    assert read_all(path, ReadOptions()).points.lengths.tolist() == [2 * 10**5]
+    assert read_all(path, Reading()).points.lengths.tolist() == [2 * 10**5]

@@ -12,7 +12,7 @@ import pytest
 from seqattn.config import OwnFile
 from seqattn.data import Splits, load_data
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.errors import AmbiguousData
 from tests.conftest import Ended
 
@@ -141,7 +141,7 @@ def test_a_first_file_of_whole_numbers_shows_no_decimal_mark() -> None:
 )  # fmt: skip
 def test_ordinary_dates_that_end_with_the_year_are_no_question(dates: list[str]) -> None:
     write("a.csv", "date;x", *(f"{date};{k * 1.5}" for k, date in enumerate(dates)))
-    order = read_all(Path("a.csv"), ReadOptions(series="auto", time="auto")).order
+    order = read_all(Path("a.csv"), Reading(series="auto", time="auto")).order
     assert order is not None
     years = {str(day)[:4] for day in order}
     assert years <= {"2020", "2021"}
@@ -151,12 +151,12 @@ def test_dates_that_begin_with_the_year_are_a_question() -> None:
     rows = [f"{y}/{m:02d}/01;{m}" for y in (20, 21, 22) for m in range(1, 13)]
     write("a.csv", "date;x", *rows)
     with pytest.raises(AmbiguousData, match="begins with the year"):
-        read_all(Path("a.csv"), ReadOptions(series="auto", time="auto"))
+        read_all(Path("a.csv"), Reading(series="auto", time="auto"))
 
 
 def test_a_feature_is_no_time_because_its_numbers_fit_the_format() -> None:
     write("a.csv", "year,sales", *(f"{1980 + k},{2002 + 31 * k}" for k in range(30)))
-    options = ReadOptions(series="auto", time="auto", time_format="%Y")
+    options = Reading(series="auto", time="auto", time_format="%Y")
     found = read_all(Path("a.csv"), options)
     assert found.points.features == ("sales",)
     assert str(found.order[1])[:4] == "1981" if found.order is not None else False
@@ -164,7 +164,7 @@ def test_a_feature_is_no_time_because_its_numbers_fit_the_format() -> None:
 
 def test_times_of_day_may_be_in_a_column_of_any_name() -> None:
     write("a.csv", "date,minute,x", *(f"2021-03-05,00:{m:02d},{m / 2}" for m in range(60)))
-    found = read_all(Path("a.csv"), ReadOptions(time=("date", "minute")))
+    found = read_all(Path("a.csv"), Reading(time=("date", "minute")))
     assert found.order is not None
     assert str(found.order[59])[:16] == "2021-03-05T00:59"
 
@@ -176,7 +176,7 @@ def test_a_folder_name_adds_a_column_beside_one_of_the_file() -> None:
         "COPY (SELECT 1999 AS year, t, t / 2 AS x FROM range(9) AS r(t))"
         f" TO '{path}' (FORMAT parquet)"
     )
-    found = read_all(path, ReadOptions(series=("station",), time=("t",)))
+    found = read_all(path, Reading(series=("station",), time=("t",)))
     assert found.ids == ("A",)
     assert set(found.points.of(0)[:, found.points.features.index("year")]) == {1999.0}
 
@@ -184,4 +184,4 @@ def test_a_folder_name_adds_a_column_beside_one_of_the_file() -> None:
 def test_one_negative_value_beside_a_lower_one_is_a_value() -> None:
     values = [*range(25), -9, -21]
     write("a.csv", "t,x", *(f"{t},{x}" for t, x in enumerate(values)))
-    assert read_all(Path("a.csv"), ReadOptions(time=("t",))).points.values.min() == -21
+    assert read_all(Path("a.csv"), Reading(time=("t",))).points.values.min() == -21

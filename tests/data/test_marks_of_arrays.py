@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seqattn.data.chunk import Chunk
 from seqattn.data.files import read_all, read_chunks
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.sentinels import SENTINELS, _FeatureCounts
 from seqattn.errors import AmbiguousData
 
@@ -54,7 +54,7 @@ EACH = pytest.mark.parametrize("write", [write_npy, write_source, write_target])
 )
 def test_na_values_are_missing(dtype: Any, mark: float, write: Writer, tmp_path: Path) -> None:
     values = with_mark(dtype, mark)
-    read = points(read_all(write(tmp_path / "x", values), ReadOptions(na_values=(f"{mark:g}",))))
+    read = points(read_all(write(tmp_path / "x", values), Reading(na_values=(f"{mark:g}",))))
     assert np.argwhere(np.isnan(read)).tolist() == [[3, 4, 0], [7, 0, 0]]
     assert np.array_equal(read[~np.isnan(read)], values[values != values[3, 4, 0]])
 
@@ -63,10 +63,10 @@ def test_na_values_are_missing(dtype: Any, mark: float, write: Writer, tmp_path:
 def test_a_distant_number_of_a_training_file_is_a_question(write: Writer, tmp_path: Path) -> None:
     file = write(tmp_path / "x", with_mark())
     with pytest.raises(AmbiguousData, match=r"has -999 in 2 cells.* between 0 and "):
-        read_all(file, ReadOptions(is_training=True))
-    read = points(read_all(file, ReadOptions(is_training=True, na_values=())))
+        read_all(file, Reading(is_training=True))
+    read = points(read_all(file, Reading(is_training=True, na_values=())))
     assert (read == -999).sum() == 2
-    (note,) = {note for chunk in read_chunks(file, ReadOptions(is_training=False))
+    (note,) = {note for chunk in read_chunks(file, Reading(is_training=False))
                for note in chunk.notes}  # fmt: skip
     assert "it is read as a value" in note
 
@@ -77,8 +77,8 @@ def test_a_number_among_others_is_no_question(write: Writer, tmp_path: Path) -> 
     values = with_mark() * 100 - 2000
     values[values < -2000] = -999
     file = write(tmp_path / "x", values)
-    assert (points(read_all(file, ReadOptions(is_training=True))) == -999).sum() >= 2
-    chunks = read_chunks(file, ReadOptions(is_training=False))
+    assert (points(read_all(file, Reading(is_training=True))) == -999).sum() >= 2
+    chunks = read_chunks(file, Reading(is_training=False))
     assert not any("-999" in note for chunk in chunks for note in chunk.notes)
 
 

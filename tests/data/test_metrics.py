@@ -333,7 +333,7 @@ def test_targets_that_a_file_keeps_apart_are_series_of_their_own(tmp_path: Path)
 
 def test_target_series_are_the_target_columns(tmp_path: Path) -> None:
     from seqattn.data.files import read_all
-    from seqattn.data.many_files import make_read_options
+    from seqattn.data.many_files import make_reading
 
     values = weekly(1, 50)
     values[[3, 9], 1] = NAN
@@ -342,6 +342,6 @@ def test_target_series_are_the_target_columns(tmp_path: Path) -> None:
         "path": str(path), "series": None, "source_features": ["x", "y"],
         "target_features": ["y"], "window": {"source": 5, "target": 2}, "missing": "interpolate",
     })  # fmt: skip
-    series = regularize(read_all(path, make_read_options(config)), "f", config, None)
+    series = regularize(read_all(path, make_reading(config)), "f", config, None)
     found = target_series(series, Spans.of_series(series), config)
     assert np.array_equal(found[0][:, 0], values[:, 1], equal_nan=True)

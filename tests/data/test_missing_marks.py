@@ -14,7 +14,7 @@ import pytest
 from seqattn.data import json_lines as lines
 from seqattn.data.files import read_all
 from seqattn.data.inspect import inspect_file
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.errors import AmbiguousData
 
 
@@ -26,11 +26,11 @@ def test_a_mark_of_float32_is_found(tmp_path: Path, kind: pa.DataType, mark: flo
     values = pa.array([10.5, 12, 11, mark, 13, 10, 12], kind)
     pq.write_table(pa.table({"t": range(7), "x": values}), path)
     with pytest.raises(AmbiguousData, match=rf"column 'x' has {mark:g} in 1 cell") as caught:
-        read_all(path, ReadOptions())
+        read_all(path, Reading())
     (na, _) = caught.value.choices
-    found = read_all(path, ReadOptions(na_values=(na["na_values"],))).points.values[:, 0]
+    found = read_all(path, Reading(na_values=(na["na_values"],))).points.values[:, 0]
     assert np.flatnonzero(np.isnan(found)).tolist() == [3]
-    kept = read_all(path, ReadOptions(na_values=())).points.values[3, 0]
+    kept = read_all(path, Reading(na_values=())).points.values[3, 0]
     assert np.float32(kept) == np.float32(mark)
 
 
@@ -40,8 +40,8 @@ def test_a_mark_of_float32_that_was_written_as_float64_is_found(tmp_path: Path) 
     path.write_text("t,x\n" + "".join(f"{t},{x!r}\n" for t, x in enumerate(values)))
     assert "-999.90002" in path.read_text()
     with pytest.raises(AmbiguousData, match="column 'x' has -999.9 in 1 cell"):
-        read_all(path, ReadOptions())
-    found = read_all(path, ReadOptions(na_values=("-999.9",))).points.values[:, 0]
+        read_all(path, Reading())
+    found = read_all(path, Reading(na_values=("-999.9",))).points.values[:, 0]
     assert np.flatnonzero(np.isnan(found)).tolist() == [3]
 
 
@@ -49,7 +49,7 @@ def test_a_mark_beyond_float32_does_not_hide_infinity(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     values = pa.array([1.5, 2, 1e300, 4, 5])
     pq.write_table(pa.table({"t": range(5), "x": values}), path)
-    found = read_all(path, ReadOptions(na_values=("1e300",))).points.values[:, 0]
+    found = read_all(path, Reading(na_values=("1e300",))).points.values[:, 0]
     assert np.flatnonzero(np.isnan(found)).tolist() == [2]
 
 
@@ -67,11 +67,11 @@ def test_a_mark_in_a_wide_table_is_asked_about(tmp_path: Path) -> None:
     path = wide_table(tmp_path / "w.csv", x_3=-999, x_4=-999)
     for read in (lambda options: read_all(path, options), lambda _: inspect_file(path)):
         with pytest.raises(AmbiguousData, match="feature 'x' has -999 in 2 cells, and its other"):
-            read(ReadOptions())
-    found = read_all(path, ReadOptions(na_values=("-999",))).points.of(3)
+            read(Reading())
+    found = read_all(path, Reading(na_values=("-999",))).points.of(3)
     assert np.isnan(found).sum(axis=0).tolist() == [2, 0]
-    assert read_all(path, ReadOptions(na_values=())).points.of(3)[2, 0] == -999
-    (note,) = read_all(path, ReadOptions(is_training=False)).notes
+    assert read_all(path, Reading(na_values=())).points.of(3)[2, 0] == -999
+    (note,) = read_all(path, Reading(is_training=False)).notes
     assert "feature 'x' has -999 in 2 cells" in note
 
 
@@ -79,7 +79,7 @@ def test_a_usual_value_in_a_wide_table_is_not_asked_about(tmp_path: Path) -> Non
     path = wide_table(tmp_path / "w.csv", x_3=-9, y_1=-20, y_2=-11)
     text = path.read_text()
     path.write_text(text + "b,-9,-9,-10,-12,-5,-7,-9,-3\n")
-    assert len(read_all(path, ReadOptions())) == 10
+    assert len(read_all(path, Reading())) == 10
 
 
 @pytest.mark.parametrize("far", [-1_000_000.0, -32768.0])
@@ -89,7 +89,7 @@ def test_a_mark_next_to_a_farther_outlier_is_asked_about(tmp_path: Path, far: fl
     values[5], values[6] = -999, int(far)
     path.write_text("t,x\n" + "".join(f"{t},{x}\n" for t, x in enumerate(values)))
     with pytest.raises(AmbiguousData, match=r"between 10 and 14 \(except 1 outliers\)"):
-        read_all(path, ReadOptions())
+        read_all(path, Reading())
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_mark_next_to_a_farther_outlier_is_asked_about(tmp_path: Path, far: fl
 def test_a_number_among_others_is_not_asked_about(tmp_path: Path, values: list[float]) -> None:
     path = tmp_path / "a.csv"
     path.write_text("t,x\n" + "".join(f"{t},{x}\n" for t, x in enumerate(values)))
-    assert read_all(path, ReadOptions()).points.values[:, 0].tolist() == values
+    assert read_all(path, Reading()).points.values[:, 0].tolist() == values
 
 
 def sequences(path: Path, mark: float, other: float = 2.0) -> Path:
@@ -123,20 +123,20 @@ def test_a_mark_in_sequences_of_json_lines_is_asked_about(
     monkeypatch.setattr(lines, "MAX_CHUNK_VALUES", chunk_values)
     path = sequences(tmp_path / "a.jsonl", -999)
     with pytest.raises(AmbiguousData, match="feature 'y' has -999 in 1 cell, and its other"):
-        read_all(path, ReadOptions())
-    found = read_all(path, ReadOptions(na_values=("-999",)))
+        read_all(path, Reading())
+    found = read_all(path, Reading(na_values=("-999",)))
     assert np.argwhere(np.isnan(found.points.values)).tolist() == [[7, 1]]
-    assert read_all(path, ReadOptions(na_values=())).points.values[7, 1] == -999
-    (note,) = read_all(path, ReadOptions(is_training=False)).notes
+    assert read_all(path, Reading(na_values=())).points.values[7, 1] == -999
+    (note,) = read_all(path, Reading(is_training=False)).notes
     assert "feature 'y' has -999 in 1 cell" in note
-    assert len(read_all(sequences(path, -9, -20), ReadOptions())) == 6
+    assert len(read_all(sequences(path, -9, -20), Reading())) == 6
 
 
 @pytest.mark.parametrize("word", ["nAN", "MisSing", "nULL", "n/A", "#N/a"])
 def test_words_for_empty_cells_have_any_case(tmp_path: Path, word: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text("t,x\n" + "".join(f"{t},{word if t == 3 else t * t}\n" for t in range(9)))
-    found = read_all(path, ReadOptions())
+    found = read_all(path, Reading())
     assert np.flatnonzero(np.isnan(found.points.values[:, 0])).tolist() == [3]
     assert any(repr(word) in note for note in found.notes)
 
@@ -144,7 +144,7 @@ def test_words_for_empty_cells_have_any_case(tmp_path: Path, word: str) -> None:
 def test_a_word_in_na_values_has_any_case(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("t,x\n" + "".join(f"{t},{'oFF' if t == 3 else t * t}\n" for t in range(9)))
-    found = read_all(path, ReadOptions(na_values=("Off",))).points.values[:, 0]
+    found = read_all(path, Reading(na_values=("Off",))).points.values[:, 0]
     assert np.flatnonzero(np.isnan(found)).tolist() == [3]
 
 
@@ -162,8 +162,8 @@ def test_the_answer_to_the_question_holds_for_every_notation(
     path = tmp_path / "a.csv"
     path.write_text("t;x\n" + "".join(f"{t};{cell}\n" for t, cell in enumerate(cells)))
     with pytest.raises(AmbiguousData, match=f"column 'x' has {mark} in 1 cell") as caught:
-        read_all(path, ReadOptions())
+        read_all(path, Reading())
     assert caught.value.choices[0]["na_values"] == mark
-    found = read_all(path, ReadOptions(na_values=(mark,)))
+    found = read_all(path, Reading(na_values=(mark,)))
     assert np.flatnonzero(np.isnan(found.points.values[:, 0])).tolist() == [2]
     assert any("1 cell of 'x' empty" in note for note in found.notes)

@@ -17,7 +17,7 @@ from seqattn.data import json_lines as blocks
 from seqattn.data.chunk import Chunk
 from seqattn.data.files import read_all, read_chunks
 from seqattn.data.json_lines import read_json_lines
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.tables import piped
 from seqattn.data.tables.piped import read_piped_table
 from seqattn.errors import DataError
@@ -56,14 +56,14 @@ def table(rows: int, width: int = 4) -> bytes:
 
 
 def pieces(content: bytes) -> Iterator[Chunk]:
-    return read_piped_table(io.BytesIO(content), "t.csv", ReadOptions(), "csv")
+    return read_piped_table(io.BytesIO(content), "t.csv", "csv", Reading())
 
 
 def test_no_other_thread_reads_a_table() -> None:
     """A thread that reads ahead aborts the process when an error ends the interpreter first."""
     raw = Watched(table(150_000).replace(b",1.5,", b",wrong,", 1))
     with pytest.raises(DataError, match="row 2, column 'x' contains 'wrong'"):
-        list(read_piped_table(raw, "t.csv", ReadOptions(), "csv"))
+        list(read_piped_table(raw, "t.csv", "csv", Reading()))
     assert raw.threads == {threading.get_ident()}
 
 
@@ -97,10 +97,10 @@ def test_rows_are_counted_over_all_blocks(row: bytes, words: str) -> None:
 def test_a_line_break_in_quotes_is_never_cut_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where quotes are open at the end of a block, a column that nobody reads would hide it."""
     monkeypatch.setattr(piped, "BLOCK_BYTES", 256)
-    head, form = b"sequence,step,x,note\n", ReadOptions(features=("x",))
+    head, form = b"sequence,step,x,note\n", Reading(features=("x",))
 
     def read(rows: bytes) -> list[float]:
-        found = read_piped_table(io.BytesIO(head + rows), "t.csv", form, "csv")
+        found = read_piped_table(io.BytesIO(head + rows), "t.csv", "csv", form)
         return [value for piece in found for (value,) in piece.points.values.tolist()]
 
     broken = b"".join(b'a,%d,1,"two\nlines"\n' % k for k in range(100))
@@ -123,7 +123,7 @@ def test_a_slow_pipe_is_answered_as_it_comes(pipe: tuple[io.BufferedReader, int]
     """Each sequence as soon as it is whole: of a table, when the next begins."""
     raw, writer = pipe
     os.write(writer, HEAD + b"a,1,1,1\na,2,2,2\nb,1,3,3\nb,2,")
-    found = read_piped_table(raw, "-", ReadOptions(), "csv")
+    found = read_piped_table(raw, "-", "csv", Reading())
     assert next(found).ids == ("a",)
     os.write(writer, b"4,4\nc,1,5,5\n")
     second = next(found)
@@ -137,7 +137,7 @@ def test_json_lines_of_a_slow_pipe_are_answered_as_they_come(
 ) -> None:
     raw, writer = pipe
     os.write(writer, b'{"source": [1, 2]}\n{"source": [3')
-    found = read_json_lines(raw, "-", ReadOptions())
+    found = read_json_lines(raw, "-", Reading())
     assert next(found).points.values.tolist() == [[1], [2]]
     os.write(writer, b", 4, 5]}\n")
     second = next(found)
@@ -161,7 +161,7 @@ def test_a_fast_pipe_gives_the_blocks_of_the_file(
 
     sender = threading.Thread(target=send)
     sender.start()
-    sizes = [len(piece) for piece in read_piped_table(raw, "-", ReadOptions(), "csv")]
+    sizes = [len(piece) for piece in read_piped_table(raw, "-", "csv", Reading())]
     sender.join()
     assert sizes == [len(piece) for piece in pieces(content)]
 
@@ -187,22 +187,23 @@ def test_a_pipe_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Endless(length)))
 
     monkeypatch.setattr(files, "MAX_PIPED", 1000)
+    monkeypatch.setattr(piped, "MAX_PIPED", 1000)
     monkeypatch.setattr(piped, "BLOCK_BYTES", 1)
     words = "standard input: the series 's0' has more than 1,000 numbers"
     for reader in (read_chunks, read_all):
         stdin(None)
         with pytest.raises(DataError, match=words):
-            list(reader(Path("-"), ReadOptions()))  # type: ignore[call-overload]
+            list(reader(Path("-"), Reading()))  # type: ignore[call-overload]
     stdin(5)
     with pytest.raises(
         DataError, match="has more than 1,000 numbers, and all of them must be in memory at once"
     ):
-        read_all(Path("-"), ReadOptions())
+        read_all(Path("-"), Reading())
 
 
-def values_of(content: str, options: ReadOptions) -> dict[str, list[list[float]]]:
+def values_of(content: str, options: Reading) -> dict[str, list[list[float]]]:
     """Return the values of each sequence of a table from a pipe."""
-    found = read_piped_table(io.BytesIO(content.encode()), "t.csv", options, "csv")
+    found = read_piped_table(io.BytesIO(content.encode()), "t.csv", "csv", options)
     return {name: c.points.of(k).tolist() for c in found for k, name in enumerate(c.ids)}
 
 
@@ -212,7 +213,7 @@ def test_later_cells_are_cleaned_like_the_first(monkeypatch: pytest.MonkeyPatch)
     rows = [f"s{k // 10},{k % 10}, {cells.get(k, f'{k}.25')}" for k in range(100)]
     rows = [row if k < 80 else f" {row}" for k, row in enumerate(rows)]
     content = "\n".join(["unique_id,t,x", *rows]) + "\n"
-    found = values_of(content, ReadOptions(na_values=("-999",)))
+    found = values_of(content, Reading(na_values=("-999",), series=("unique_id",), time=("t",)))
     assert list(found) == [f"s{k}" for k in range(10)]
     last = np.array(found["s9"])[:, 0]
     assert np.flatnonzero(np.isnan(last)).tolist() == [0, 1, 3, 4]
@@ -229,7 +230,7 @@ def test_later_rows_of_a_wide_table_keep_the_decimal_mark(
             for k in range(10, 100)]  # fmt: skip
     rows[:first] = [f"a{k};{k};{k};{2 * k}" for k in range(10, 10 + first)]
     content = "\n".join(["id;x_1;x_2;x_3", *rows]) + "\n"
-    found = values_of(content, ReadOptions())
+    found = values_of(content, Reading())
     assert found["a70"] == [[70], [1070.5], [1370]]
     assert found["a99"] == [[99], [1099], [1399]]
 
@@ -238,4 +239,4 @@ def test_a_decimal_comma_after_decimal_points_is_refused(monkeypatch: pytest.Mon
     monkeypatch.setattr(piped, "BLOCK_BYTES", 200)
     rows = [f"a{k};{k};1.0{k}1;1.3{k}{',5' if k > 80 else '1'}" for k in range(10, 100)]
     with pytest.raises(DataError, match="contains '1.3.*,5', not a number"):
-        values_of("\n".join(["id;x_1;x_2;x_3", *rows]) + "\n", ReadOptions())
+        values_of("\n".join(["id;x_1;x_2;x_3", *rows]) + "\n", Reading())

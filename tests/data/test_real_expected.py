@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from seqattn.data.reading import Reading
 from tests.fixtures.make_real import FILES, content
 from tests.real_files import (
     ANY,
@@ -35,16 +36,9 @@ FLAGS = {
 
 
 @dataclass(frozen=True)
-class Roles:
-    series: tuple[str, ...]
-    time: str | None
-    features: tuple[str, ...]
-    ignored: dict[str, str]
-
-
-@dataclass(frozen=True)
 class Report:
-    roles: Roles
+    reading: Reading
+    ignored: dict[str, str]
     sequences: int
     rows: int
     frequency: str | None
@@ -66,12 +60,12 @@ def as_expected(case: Case) -> Report:
         features = [f"f{k}" for k in range(features)]
     series = e.get("series", ANY)
     return Report(
-        Roles(
-            () if series == ANY else tuple(series),
-            first(e.get("time", ANY), "t"),
-            () if features == ANY else tuple(features),
-            {name: str(first(words, "why")) for name, words in e.get("ignored", {}).items()},
+        Reading(
+            series=() if series == ANY else tuple(series),
+            time=tuple(filter(None, (first(e.get("time", ANY), "t") or "").split(","))),
+            features=() if features == ANY else tuple(features),
         ),
+        {name: str(first(words, "why")) for name, words in e.get("ignored", {}).items()},
         first(e.get("sequences", ANY), 1),
         first(e.get("rows", ANY), 1),
         first(e.get("frequency", ANY), "1"),
@@ -84,10 +78,10 @@ def test_a_perfect_report_has_no_mistakes_and_each_change_is_one(case: Case) -> 
     report, e = as_expected(case), case.expected
     assert report_mistakes(report, e) == []
     changed: dict[str, Report] = {
-        "series": replace(report, roles=replace(report.roles, series=("other",))),
-        "time": replace(report, roles=replace(report.roles, time="other")),
-        "features": replace(report, roles=replace(report.roles, features=("one", "more") * 30)),
-        "ignored": replace(report, roles=replace(report.roles, ignored={"other": "constant"})),
+        "series": replace(report, reading=replace(report.reading, series=("other",))),
+        "time": replace(report, reading=replace(report.reading, time=("other",))),
+        "features": replace(report, reading=replace(report.reading, features=("one", "more") * 30)),
+        "ignored": replace(report, ignored={"other": "constant"}),
         "sequences": replace(report, sequences=report.sequences + 1),
         "rows": replace(report, rows=report.rows + 1),
         "frequency": replace(report, frequency="17 fortnights"),
@@ -103,10 +97,10 @@ def test_a_perfect_report_has_no_mistakes_and_each_change_is_one(case: Case) -> 
 def test_a_column_that_is_not_ignored_or_for_another_reason_is_a_mistake() -> None:
     case = next(case for case in ACCEPTED if case.path.name == "static_columns.csv")
     report = as_expected(case)
-    one = replace(report, roles=replace(report.roles, ignored={"region": "text"}))
+    one = replace(report, ignored={"region": "text"})
     assert report_mistakes(one, case.expected) == ["ignored: 'elevation_m' is not, but ['region']"]
     reasons = {"region": "text", "elevation_m": "all cells are empty"}
-    other = replace(report, roles=replace(report.roles, ignored=reasons))
+    other = replace(report, ignored=reasons)
     assert [m[:26] for m in report_mistakes(other, case.expected)] == ["reason of 'elevation_m': n"]
 
 
@@ -125,7 +119,7 @@ def test_a_column_without_a_name_has_many(name: str) -> None:
     ],
 )  # fmt: skip
 def test_frequencies(found: str | None, expected: Any, same: bool) -> None:
-    report = Report(Roles((), None, (), {}), 1, 1, found)
+    report = Report(Reading(), {}, 1, 1, found)
     assert (report_mistakes(report, {"frequency": expected}) == []) == same
 
 
@@ -161,7 +155,7 @@ def test_a_section_is_trained_and_gives_targets_in_the_files_units(tmp_path: Pat
 
 def test_flags_become_options() -> None:
     assert options_of("--series a,b --time none --skip-rows 5 --na 'sensor error'") == {
-        "series": ("a", "b"), "time": None, "skip_rows": 5, "na_values": ("sensor error",),
+        "series": ("a", "b"), "time": (), "skip_rows": 5, "na_values": ("sensor error",),
     }  # fmt: skip
     assert options_of("--thousands , --na -999") == {"thousands": ",", "na_values": ("-999",)}
     assert all(set(options_of(case.flags)) <= FLAGS for case in CASES)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqattn.data import inspect as reader
-from seqattn.data.setting_names import name_options
+from seqattn.data.setting_names import name_origin
 from seqattn.errors import AmbiguousData, DataError
 from tests.real_files import (
     FOLDER,
@@ -38,8 +38,8 @@ def named(outcome: str) -> list[object]:
 
 @pytest.mark.parametrize("case", named("accepted"))
 def test_roles_are_found_and_the_section_trains(case: Case, tmp_path: Path) -> None:
-    with name_options():
-        report = reader.inspect_file(case.path, reader.InspectOptions(**options_of(case.flags)))
+    with name_origin("options"):
+        report = reader.inspect_file(case.path, reader.Reading(**options_of(case.flags)))
     mistakes = report_mistakes(report, case.expected)
     assert not mistakes, "\n".join([case.name, *mistakes, report.section])
 
@@ -50,8 +50,8 @@ def test_roles_are_found_and_the_section_trains(case: Case, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("case", named("question"))
 def test_what_has_two_readings_is_asked(case: Case) -> None:
-    with pytest.raises(AmbiguousData) as caught, name_options():
-        reader.inspect_file(case.path, reader.InspectOptions())
+    with pytest.raises(AmbiguousData) as caught, name_origin("options"):
+        reader.inspect_file(case.path, reader.Reading())
     message = str(caught.value)
     flags = [word for remedy in case.remedies for word in remedy.split() if word.startswith("--")]
     mistakes = missing_words("message", message, [case.path.name, flags, *case.expected["message"]])
@@ -61,7 +61,7 @@ def test_what_has_two_readings_is_asked(case: Case) -> None:
 @pytest.mark.parametrize("case", named("refused"))
 def test_what_no_flag_can_mend_is_refused(case: Case) -> None:
     with pytest.raises(DataError) as caught:
-        reader.inspect_file(case.path, reader.InspectOptions())
+        reader.inspect_file(case.path, reader.Reading())
     assert not isinstance(caught.value, AmbiguousData), caught.value
     message = str(caught.value)
     mistakes = missing_words("message", message, [case.path.name, *case.expected["message"]])

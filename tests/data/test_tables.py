@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from seqattn.data.chunk import Chunk
 from seqattn.data.files import read_all, read_chunks
 from seqattn.data.inspect import inspect_file
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.tables import wide
 from seqattn.errors import AmbiguousData, DataError, SeqattnError
 from tests.conftest import Ended
@@ -106,12 +106,12 @@ def test_one_table_in_every_dialect(
     file = tmp_path / "t.csv"
     file.write_bytes(text.encode(encoding))
     # a thousand of cents is never a decimal, so what is asked about is said
-    options = ReadOptions(decimal=decimal, thousands=thousands.replace("\u202f", " ") or None,
+    options = Reading(decimal=decimal, thousands=thousands.replace("\u202f", " ") or None,
                           na_values=())  # fmt: skip
     check(read_all(file, options), table)
     if decimal == "." or thousands:
         return
-    check(read_all(file, ReadOptions(na_values=())), table)
+    check(read_all(file, Reading(na_values=())), table)
 
 
 @FEW
@@ -132,7 +132,7 @@ def test_one_table_in_every_format(tmp_path: Path, table: dict[str, Any]) -> Non
         "".join(json.dumps(record, default=str) + "\n" for record in records)
     )
     for ending in ("parquet", "arrow", "json", "jsonl"):
-        check(read_all(tmp_path / f"t.{ending}", ReadOptions(na_values=())), table)
+        check(read_all(tmp_path / f"t.{ending}", Reading(na_values=())), table)
 
 
 GOOD = "\n".join(
@@ -178,7 +178,7 @@ def good(ending: str) -> bytes:
 def test_no_file_ends_in_anything_but_words(tmp_path: Path, ending: str, broken: Any) -> None:
     file = tmp_path / f"t.{ending}"
     file.write_bytes(broken(good(ending)))
-    for read in (lambda: read_all(file, ReadOptions()), lambda: inspect_file(file)):
+    for read in (lambda: read_all(file, Reading()), lambda: inspect_file(file)):
         try:
             read()
         except SeqattnError as error:
@@ -196,7 +196,7 @@ def test_a_good_file_is_read(tmp_path: Path, ending: str) -> None:
     """Else the test above could not fail."""
     file = tmp_path / f"t.{ending}"
     file.write_bytes(good(ending))
-    assert read_all(file, ReadOptions()).ids == ("s0", "s1")
+    assert read_all(file, Reading()).ids == ("s0", "s1")
 
 
 def test_durations_that_a_parquet_file_keeps_in_its_schema(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_durations_that_a_parquet_file_keeps_in_its_schema(tmp_path: Path) -> No
         waits = pa.array([scale * k * k for k in range(1, 9)]).cast(pa.duration(unit))
         table = pa.table({"n": [f"{k}" for k in range(8)], "t": range(8), "x\u00e9": waits})
         pq.write_table(table, tmp_path / "d.parquet")
-        piece = read_all(tmp_path / "d.parquet", ReadOptions(features=("x\u00e9",), series=()))
+        piece = read_all(tmp_path / "d.parquet", Reading(features=("x\u00e9",), series=()))
         assert piece.points.values[:, 0].tolist() == [k * k for k in range(1, 9)]
 
 
@@ -219,7 +219,7 @@ def test_numbers_of_16_bits_are_read(tmp_path: Path, ending: str) -> None:
             writer.write_table(table)
     else:
         pq.write_table(table, tmp_path / "a.parquet")
-    found = read_all(tmp_path / f"a.{ending}", ReadOptions(features=("x",))).points.values[:, 0]
+    found = read_all(tmp_path / f"a.{ending}", Reading(features=("x",))).points.values[:, 0]
     assert np.isnan(found[0])
     assert found[1:].tolist() == values[1:].tolist()
 
@@ -238,7 +238,7 @@ def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cells: list[str], wor
     lines = [f"2001-01-0{t + 1},{cell!r}".replace("'", '"') for t, cell in enumerate(cells)]
     file.write_text("\n".join(["ds,load", *lines]) + "\n")
     with pytest.raises(DataError) as caught:
-        read_all(file, ReadOptions())
+        read_all(file, Reading())
     assert words in str(caught.value)
     assert "data." in str(caught.value)
 
@@ -248,9 +248,9 @@ def test_a_database_that_met_a_fatal_error_is_replaced(tmp_path: Path) -> None:
 
     path = tmp_path / "t.csv"
     path.write_text("series,step,x\na,1,1.5\na,2,2.5\n")
-    read_all(path, ReadOptions())
+    read_all(path, Reading())
     connection._databases[os.getpid()].close()
-    assert read_all(path, ReadOptions()).points.values.tolist() == [[1.5], [2.5]]
+    assert read_all(path, Reading()).points.values.tolist() == [[1.5], [2.5]]
 
 
 def test_any_number_of_spaces_separates_cells_and_quotes_keep_those_inside(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_any_number_of_spaces_separates_cells_and_quotes_keep_those_inside(tmp_p
     rows = [f'"{k}"  "2008-01-{k:02}" {20 + k}.5   "A b {k % 2}"' for k in range(1, 13)]
     path.write_text('"when" "temp" "where it was"\n' + "\n".join(rows) + "\n")
     report = inspect_file(path)
-    assert (report.roles.time, report.roles.features) == ("when", ("temp",))
+    assert (report.reading.time, report.reading.features) == (("when",), ("temp",))
     assert report.chunk.points.values[:2, 0].tolist() == [21.5, 22.5]
 
 
@@ -269,8 +269,8 @@ def test_an_id_whose_rows_stand_together_names_series_whose_times_never_meet(
     rows = [f"{7 + k // 10},{1000 * k + 5 * (k % 10)},{k * k % 17}" for k in range(40)]
     path.write_text("trip_id,timestamp,speed\n" + "\n".join(rows) + "\n")
     report = inspect_file(path)
-    assert (report.roles.series, report.sequences) == (("trip_id",), 4)
-    assert report.roles.features == ("speed",)
+    assert (report.reading.series, report.sequences) == (("trip_id",), 4)
+    assert report.reading.features == ("speed",)
 
 
 def test_a_column_that_grows_by_one_amount_is_no_feature(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_column_that_grows_by_one_amount_is_no_feature(tmp_path: Path) -> None
     rows = [f"  {0.01 * k:.7e}   {k * k % 17:.7e}" for k in range(30)]
     path.write_text("\n".join(rows) + "\n")
     report = inspect_file(path)
-    assert (report.roles.time, report.roles.features) == ("A", ("B",))
+    assert (report.reading.time, report.reading.features) == (("A",), ("B",))
 
 
 def test_words_do_not_tell_series_apart_where_one_date_stands_there_twice(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_wide_table_in_chunks_has_all_rows(
     path = tmp_path / "wide.csv"
     path.write_text("\n".join([header, *rows]) + "\n")
     monkeypatch.setattr(wide, "CHUNK_CELLS", 4 * at_once)
-    chunks = list(read_chunks(path, ReadOptions(layout="wide")))
+    chunks = list(read_chunks(path, Reading(layout="wide")))
     assert [float(chunk.points.of(k)[0, 0]) for chunk in chunks for k in range(len(chunk))] == [
         0, 1, 2, 3, 4, 5,
     ]  # fmt: skip
@@ -384,10 +384,10 @@ def test_a_column_of_words_in_features_and_in_one_hot(tmp_path: Path) -> None:
     rows = [f"{name},{step},{step},up" for name in "xyz" for step in range(4)]
     (tmp_path / "a.csv").write_text("\n".join(["series,step,a,w", *rows]))
     with pytest.raises(DataError) as caught:
-        read_all(tmp_path / "a.csv", ReadOptions(features=("a", "w"), one_hot=("w",)))
+        read_all(tmp_path / "a.csv", Reading(features=("a", "w"), one_hot=("w",)))
     assert str(caught.value).endswith(
         "column 'w' contains 'up', not a number. Correct the cell; or, take 'w' out of"
         " data.features, because data.one_hot already makes a feature of each word."
     )
     with pytest.raises(DataError, match=r"for each word, set data.one_hot: \['w'\]"):
-        read_all(tmp_path / "a.csv", ReadOptions(features=("a", "w")))
+        read_all(tmp_path / "a.csv", Reading(features=("a", "w")))

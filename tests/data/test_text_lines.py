@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.tables.piped import read_piped_table
 from seqattn.errors import DataError
 
@@ -19,8 +19,8 @@ TIMES = "".join(f"{t},{t * t},{t * 1.5 + 0.25}\n" for t in range(8))
 VALUES = [t * 1.5 + 0.25 for t in range(8)]
 
 
-def values(path: Path, options: ReadOptions | None = None) -> list[float]:
-    return [float(x) for x in read_all(path, options or ReadOptions()).points.values[:, -1]]
+def values(path: Path, options: Reading | None = None) -> list[float]:
+    return [float(x) for x in read_all(path, options or Reading()).points.values[:, -1]]
 
 
 @pytest.mark.parametrize("head", ["# log\n", "", "// log\n", "  % log\n"])
@@ -29,25 +29,25 @@ def test_a_comment_sign_inside_a_line_is_kept(tmp_path: Path, head: str) -> None
     sign = head.strip().partition(" ")[0] or "#"
     rows = [f"{t},{t * t},A{sign}{s}" for s in (1, 2) for t in range(4)]
     path.write_text(f"{head}t,x,id\n" + f"\n{sign} more\n".join(rows) + "\n")
-    read = read_all(path, ReadOptions(comment=sign))
+    read = read_all(path, Reading(comment=sign))
     assert read.ids == (f"A{sign}1", f"A{sign}2")
     assert read.points.values[:, 0].tolist() == [0, 1, 4, 9] * 2
     if head:
-        assert read_all(path, ReadOptions()).ids == read.ids
+        assert read_all(path, Reading()).ids == read.ids
 
 
 def test_a_number_with_a_comment_sign_is_an_error_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("# log\nt,y,x\n" + TIMES.replace("7.75", "7#999") + "8,64,1.5\n# end\n")
     with pytest.raises(DataError, match="line 8, column 'x' contains '7#999'"):
-        read_all(path, ReadOptions())
+        read_all(path, Reading())
 
 
 def test_a_line_inside_quotes_is_no_comment(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = [f'"A\n# {s}",{t},{t * t}' for s in (1, 2) for t in range(4)]
     path.write_text("# log\nid,t,x\n" + "\n".join(rows) + "\n")
-    assert read_all(path, ReadOptions()).ids == ("A\n# 1", "A\n# 2")
+    assert read_all(path, Reading()).ids == ("A\n# 1", "A\n# 2")
 
 
 def test_comments_in_a_table_of_one_column(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_errors_count_the_comments(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("# log\n\nt,y,x\n# a\n" + TIMES + "# b\n8,2,9,3\n")
     with pytest.raises(DataError, match="line 14 has 4 cells, the header has 3"):
-        read_all(path, ReadOptions())
+        read_all(path, Reading())
 
 
 def packed_by_duckdb(path: Path, text: str) -> None:
@@ -92,7 +92,11 @@ def test_comments_of_compressed_files(
 
 def test_comments_in_a_pipe() -> None:
     text = "# log\nid,t,y,x\n# a\n" + "# b\n".join(f"A#1,{line}" for line in TIMES.splitlines(True))
-    chunks = list(read_piped_table(io.BytesIO(text.encode()), "-", ReadOptions(), "csv"))
+    chunks = list(
+        read_piped_table(
+            io.BytesIO(text.encode()), "-", "csv", Reading(series=("id",), time=("t",))
+        )
+    )
     assert [chunk.ids for chunk in chunks] == [("A#1",)]
     assert [float(x) for x in chunks[0].points.values[:, -1]] == VALUES
 
@@ -110,7 +114,7 @@ def test_comments_in_a_pipe() -> None:
 def test_line_breaks_in_quotes_before_the_header(tmp_path: Path, head: str, skip: int) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"{head}t,y,x\n{TIMES}")
-    assert values(path, ReadOptions(skip_rows=skip)) == VALUES
+    assert values(path, Reading(skip_rows=skip)) == VALUES
 
 
 def test_a_line_break_in_a_header_that_lacks_a_name(tmp_path: Path) -> None:
@@ -128,7 +132,7 @@ def test_both_byte_orders_of_utf_16(
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(f"\ufeff{head}{TIMES}".encode(f"utf-16-{order}"))
-    read = read_all(path, ReadOptions(encoding=encoding))
+    read = read_all(path, Reading(encoding=encoding))
     assert read.points.values[:, -1].tolist() == VALUES
     assert ("read as UTF-16" in read.notes) == (encoding is None)
 
@@ -137,14 +141,14 @@ def test_years_with_gaps_are_a_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("Country,2000,2005,2010,2020\nA,1,2,3,4\nB,2,3,4,2001\nC,3,4,5,6\n")
     with pytest.raises(DataError, match="there is no column 'value' of step 2001"):
-        read_all(path, ReadOptions())
-    assert len(read_all(path, ReadOptions(layout="long")).points.values) == 3
+        read_all(path, Reading())
+    assert len(read_all(path, Reading(layout="long")).points.values) == 3
 
 
 def test_rows_of_years_have_no_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("A,1900,1950,1970\nB,1901,1920,1990\nC,1850,1871,1890\n")
-    assert len(read_all(path, ReadOptions(layout="long")).points.values) == 3
+    assert len(read_all(path, Reading(layout="long")).points.values) == 3
 
 
 @pytest.mark.parametrize("first", ["sep={}", '"sep={}"', "SEP={}"])
@@ -157,4 +161,4 @@ def test_a_first_line_that_declares_the_separator(
     rows = "".join(f"{t};{x}\n" for t, x in enumerate(VALUES))
     path.write_text(first.format(separator) + f"\n{rest}{rows}".replace(";", separator))
     assert values(path) == VALUES
-    assert values(path, ReadOptions(skip_rows=1)) == VALUES
+    assert values(path, Reading(skip_rows=1)) == VALUES

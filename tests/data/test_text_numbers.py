@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.errors import AmbiguousData, DataError
 
 GERMAN = ["987", "995", "1.003", "1.010", "999", "1.020", "950", "948"]
@@ -23,7 +23,7 @@ def written(path: Path, separator: str, *columns: list[str]) -> Path:
 
 
 def first_column(path: Path, **options: Any) -> list[float]:
-    return [float(x) for x in read_all(path, ReadOptions(**options)).points.values[:, 0]]
+    return [float(x) for x in read_all(path, Reading(**options)).points.values[:, 0]]
 
 
 def numbers(cells: list[str], *, are_thousands: bool) -> list[float]:
@@ -79,6 +79,6 @@ def test_another_column_answers_the_question(
 
 def test_a_sign_after_a_number_is_no_unit(tmp_path: Path) -> None:
     path = written(tmp_path / "t.csv", ",", [f"{k}.5-" for k in range(8)], GERMAN)
-    assert read_all(path, ReadOptions(decimal=".")).points.features == ("y",)
+    assert read_all(path, Reading(decimal=".")).points.features == ("y",)
     with pytest.raises(DataError, match="column 'x' contains '0.5-', not a number"):
-        read_all(path, ReadOptions(decimal=".", features=("x",)))
+        read_all(path, Reading(decimal=".", features=("x",)))

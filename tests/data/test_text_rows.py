@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.errors import DataError, SeqattnError
 
 START = datetime.date(2001, 1, 1)
@@ -34,7 +34,7 @@ def written(path: Path, cells: list[list[str]], header: str = HEADER) -> Path:
 def result(path: Path, **options: Any) -> Any:
     """All that a reader sees of a file, or the error."""
     try:
-        piece = read_all(path, ReadOptions(**options))
+        piece = read_all(path, Reading(**options))
     except SeqattnError as error:
         return str(error)
     points, order = piece.points, piece.order
@@ -60,8 +60,8 @@ def test_rows_in_another_order(tmp_path: Path, order: str) -> None:
                                                                        series=("shop",))  # fmt: skip
         return
     found, wanted = (
-        read_all(path, ReadOptions()),
-        read_all(written(tmp_path / "b.csv", rows()), ReadOptions()),
+        read_all(path, Reading()),
+        read_all(written(tmp_path / "b.csv", rows()), Reading()),
     )
     assert sorted(found.ids) == sorted(wanted.ids)
     for k, name in enumerate(wanted.ids):
@@ -81,7 +81,7 @@ def test_a_group_that_is_not_there_is_refused_in_a_wide_table(tmp_path: Path) ->
     path = tmp_path / "a.csv"
     path.write_text("id,x_1,x_2\na,1,2\nb,3,4\n")
     with pytest.raises(DataError, match="no column 'kind' \\(data.group\\); found id, x_1, x_2"):
-        read_all(path, ReadOptions(group="kind"))
+        read_all(path, Reading(group="kind"))
 
 
 @pytest.mark.parametrize("ids", [("1", "1 "), ("  9", "\t9")])
@@ -89,9 +89,9 @@ def test_spaces_around_ids_of_digits_are_no_part_of_them(
     tmp_path: Path, ids: tuple[str, str]
 ) -> None:
     cells = [[ids[t % 2], str(t), str(t * t)] for t in range(8)]
-    found = read_all(written(tmp_path / "a.csv", cells, "id,t,x"), ReadOptions())
+    found = read_all(written(tmp_path / "a.csv", cells, "id,t,x"), Reading())
     assert found.ids == (ids[0].strip(),)
-    words = ReadOptions(series=(), time=("t",), one_hot=("id",))
+    words = Reading(series=(), time=("t",), one_hot=("id",))
     names = read_all(tmp_path / "a.csv", words).points.features
     assert names == ("x", f"id={ids[0].strip()}")
 
@@ -99,7 +99,7 @@ def test_spaces_around_ids_of_digits_are_no_part_of_them(
 def test_spaces_around_ids_of_a_wide_table_are_no_part_of_them(tmp_path: Path) -> None:
     cells = [[f" {k} ", f"g{k % 2} ", *map(str, range(k, k + 3))] for k in range(8)]
     path = written(tmp_path / "a.csv", cells, "id,kind,x_1,x_2,x_3")
-    found = read_all(path, ReadOptions(series=("id",), group="kind"))
+    found = read_all(path, Reading(series=("id",), group="kind"))
     assert found.ids == tuple(map(str, range(8)))
     assert found.groups == ("g0", "g1") * 4
 
@@ -110,8 +110,8 @@ def test_a_series_without_a_group_is_refused(tmp_path: Path, digits: bool) -> No
     cells = [[f"s{k}", str(t), str(t * t + k), groups[k]] for k in range(4) for t in range(5)]
     path = written(tmp_path / "a.csv", cells, "id,t,x,kind")
     with pytest.raises(DataError, match=r"line 7, column 'kind' is empty"):
-        read_all(path, ReadOptions(group="kind"))
+        read_all(path, Reading(group="kind"))
     for k, t in ((1, 2), (3, 4)):  # one cell is enough
         cells[5 * k + t][3] = groups[2]
-    found = read_all(written(path, cells, "id,t,x,kind"), ReadOptions(group="kind"))
+    found = read_all(written(path, cells, "id,t,x,kind"), Reading(group="kind"))
     assert found.groups == (groups[0], *[groups[2]] * 3)

@@ -13,7 +13,7 @@ import pytest
 
 from seqattn.data.chunk import Chunk
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.errors import DataError
 
 START = datetime(2020, 1, 1)
@@ -26,7 +26,7 @@ def days(n: int, first: datetime = START) -> list[datetime]:
 def read(tmp_path: Path, text: str, **keys: Any) -> Chunk:
     path = tmp_path / "t.csv"
     path.write_text(text)
-    return read_all(path, ReadOptions(**keys))
+    return read_all(path, Reading(**keys))
 
 
 def table(times: list[str], head: str = "t,x") -> str:
@@ -50,7 +50,7 @@ def test_a_time_format_applies_to_integers_of_a_parquet_file(tmp_path: Path) -> 
     numbers = [int(day.strftime("%Y%m%d")) for day in days(28)]
     values = {"t": numbers, "n": [int(f"2020{k + 101:04}") for k in range(28)]}
     pq.write_table(pa.table(values), tmp_path / "t.parquet")
-    chunk = read_all(tmp_path / "t.parquet", ReadOptions(time=("t",), time_format="%Y%m%d"))
+    chunk = read_all(tmp_path / "t.parquet", Reading(time=("t",), time_format="%Y%m%d"))
     assert chunk.order is not None
     assert chunk.order.tolist() == days(28)
     assert chunk.points.features == ("n",)
@@ -85,11 +85,11 @@ def test_even_digits_are_dates_if_those_of_the_training_were(
             path.write_text(table(list(map(str, numbers))))
         else:
             pq.write_table(pa.table({"t": numbers, "x": np.arange(len(times)) + 0.5}), path)
-        return read_all(path, ReadOptions(**keys))
+        return read_all(path, Reading(**keys))
 
     first = read_as(trained)
-    assert first.roles is not None
-    order = read_as(new, roles=first.roles).order
+    assert first.reading is not None
+    order = read_as(new, trained=first.reading).order
     assert order is not None
     assert order[-1] == np.datetime64(last)
 
@@ -163,7 +163,7 @@ def test_a_time_of_day_of_a_parquet_file_follows_a_date(tmp_path: Path) -> None:
     times = [START + timedelta(minutes=30 * k) for k in range(60)]
     columns = {"d": [t.date() for t in times], "h": [t.time() for t in times], "x": list(range(60))}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    chunk = read_all(tmp_path / "t.parquet", ReadOptions(time=("d", "h")))
+    chunk = read_all(tmp_path / "t.parquet", Reading(time=("d", "h")))
     assert chunk.order is not None
     assert chunk.order.tolist() == times
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.tables import connection
 from seqattn.errors import AmbiguousData
 
@@ -30,7 +30,7 @@ def written(path: Path, dates: list[str]) -> Path:
 
 
 def dates_of(path: Path, **options: Any) -> list[str]:
-    order = read_all(path, ReadOptions(**options)).order
+    order = read_all(path, Reading(**options)).order
     assert order is not None
     return [str(day) for day in order.astype("datetime64[D]")]
 
@@ -97,7 +97,7 @@ def test_times_of_a_format_with_a_zone_are_utc(
     tmp_path: Path, form: str, zone: str, utc: str, hour: int
 ) -> None:
     path = written(tmp_path / "t.csv", [f"{day:02}/02/2020 03:00{zone}" for day in range(1, 20)])
-    read = read_all(path, ReadOptions(time_format=form))
+    read = read_all(path, Reading(time_format=form))
     assert read.order is not None
     assert str(read.order[0].astype("datetime64[h]")) == f"2020-02-01T{hour:02}"
     assert ("times in 'date' are read and written as UTC" in read.notes) == bool(zone)

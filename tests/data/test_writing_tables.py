@@ -21,9 +21,8 @@ from seqattn.data import inspect as reader
 from seqattn.data import many_files as reading
 from seqattn.data.chunk import step_text
 from seqattn.data.files import read_all
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.spacing import Spacing
-from seqattn.data.table_style import TableStyle
 from seqattn.data.writing import TableWriter
 from seqattn.errors import DataError, UsageError, install_command
 from tests.conftest import ROOT, Ended
@@ -63,7 +62,7 @@ def test_a_forecast_has_the_form_of_its_file_and_is_read_like_it(
     tmp_path: Path,
 ) -> None:
     path = FOLDER / name
-    report = reader.inspect_file(path, reader.InspectOptions(**options_of(flags)))
+    report = reader.inspect_file(path, reader.Reading(**options_of(flags)))
     (tmp_path / "real.yaml").write_text(f"name: real\n{report.section}\n", encoding="utf-8")
     config = resolve(tmp_path / "real.yaml", TINY).config
     run, _ = experiments.train_one(config, tmp_path / "outputs", plots=False)
@@ -77,16 +76,16 @@ def test_a_forecast_has_the_form_of_its_file_and_is_read_like_it(
         assert header is None or first == header
         assert row is None or re.fullmatch(row, second), second
 
-    form = reading.make_read_options(config.data)
+    form = reading.make_reading(config.data)
     lost = seqattn("predict", run.path, "--input", path, "--output", path)
     assert lost.code == 2
     assert path.suffix == ".gz" or "is the same file as" in lost.err
     before, again = read_all(path, form), read_all(output, form)
     with np.load(tmp_path / "next.npz") as saved:
         ids, forecast = [str(name) for name in saved["ids"]], saved["forecast"]
-    if report.roles.series:
+    if report.reading.series:
         assert list(again.ids) == ids
-        assert again.style.series == before.style.series
+        assert again.style.series_columns == before.style.series_columns
     values = again.points.values.reshape(forecast.shape)
     assert np.array_equal(values.astype(np.float32), forecast.astype(np.float32))
     if before.order is None:
@@ -103,7 +102,7 @@ def test_a_forecast_has_the_form_of_its_file_and_is_read_like_it(
     assert np.array_equal(again.order.reshape(ahead.shape), ahead)
 
 
-def written(form: str, style: TableStyle, ids: Any, steps: Any, values: Any) -> bytes:
+def written(form: str, style: Reading, ids: Any, steps: Any, values: Any) -> bytes:
     raw = io.BytesIO()
     writer = TableWriter(raw, form, ["x", "y"], style)
     try:
@@ -122,8 +121,8 @@ def test_any_name_and_every_digit_come_back(form: str, tmp_path: Path) -> None:
     values = np.where(np.abs(values) < 1e15, values, np.float32(0.1)).astype(np.float32)
     values[0, 1, 0] = np.nan
     steps = np.tile(np.arange(1.0, 301), (len(ids), 1))
-    (tmp_path / f"a.{form}").write_bytes(written(form, TableStyle(), ids, steps, values))
-    piece = read_all(tmp_path / f"a.{form}", ReadOptions(features=("x", "y")))
+    (tmp_path / f"a.{form}").write_bytes(written(form, Reading(), ids, steps, values))
+    piece = read_all(tmp_path / f"a.{form}", Reading(features=("x", "y")))
     assert list(piece.ids) == ids
     assert piece.order is not None
     assert piece.order.tolist() == list(range(1, 301)) * len(ids)
@@ -133,14 +132,14 @@ def test_any_name_and_every_digit_come_back(form: str, tmp_path: Path) -> None:
 
 def test_an_empty_cell_is_nan_and_a_decimal_comma_between_commas_is_quoted() -> None:
     values = np.array([[[1.5, np.nan]]], dtype=np.float32)
-    style = TableStyle(",", ",", ("a", "b"), ("t",))
+    style = Reading(delimiter=",", decimal=",", series=("a", "b"), time=("t",))
     made = written("csv", style, [("u", "v,w")], np.array([[2.0]]), values)
     assert made.decode() == 'a,b,t,x,y\nu,"v,w",2,"1,5",\n'
 
 
 def test_a_date_that_a_format_cannot_say_is_written_in_full() -> None:
     days = np.array([["2001-02-01", "2001-02-02"]], dtype="datetime64[us]")
-    style = TableStyle(series=("s",), time=("t",), time_formats=("%Y-%m",))
+    style = Reading(series=("s",), time=("t",), time_formats=("%Y-%m",))
     made = written("csv", style, ["a"], days, np.ones((1, 2, 2), dtype=np.float32))
     assert made.decode().splitlines()[1:] == ["a,2001-02,1.0,1.0", "a,2001-02-02,1.0,1.0"]
 
@@ -148,19 +147,19 @@ def test_a_date_that_a_format_cannot_say_is_written_in_full() -> None:
 def test_unknown_dates_are_counted_in_text_and_refused_elsewhere() -> None:
     days = np.array([["2001-02-01"], ["NaT"]], dtype="datetime64[us]")
     values = np.ones((2, 1, 2), dtype=np.float32)
-    made = written("csv", TableStyle(), ["a", "b"], days, values)
+    made = written("csv", Reading(), ["a", "b"], days, values)
     assert made.decode().splitlines()[1:] == ["a,2001-02-01,1.0,1.0", "b,1,1.0,1.0"]
     with pytest.raises(DataError, match="sequence 'b': its dates are not evenly spaced"):
-        written("parquet", TableStyle(), ["a", "b"], days, values)
+        written("parquet", Reading(), ["a", "b"], days, values)
 
 
 def test_only_arrow_needs_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     steps, values = np.ones((1, 1)), np.ones((1, 1, 2), dtype=np.float32)
     for form in ("csv", "tsv", "parquet"):
-        assert written(form, TableStyle(), ["a"], steps, values)
+        assert written(form, Reading(), ["a"], steps, values)
     with pytest.raises(UsageError, match=re.escape(install_command("data"))):
-        written("arrow", TableStyle(), ["a"], steps, values)
+        written("arrow", Reading(), ["a"], steps, values)
 
 
 def test_a_column_that_is_called_step_stays_apart() -> None:
@@ -172,13 +171,13 @@ def test_a_column_that_is_called_step_stays_apart() -> None:
 def test_parts_of_an_id_are_kept_apart(tmp_path: Path) -> None:
     rows = [f"{a},{b},{t},{t + 1}" for a, b in (("a/b", "c"), ("a", "b")) for t in range(9)]
     (tmp_path / "f.csv").write_text("\n".join(["store,item,t,x", *rows]) + "\n")
-    piece = read_all(tmp_path / "f.csv", ReadOptions(series=("store", "item"), time=("t",)))
+    piece = read_all(tmp_path / "f.csv", Reading(series=("store", "item"), time=("t",)))
     assert piece.id_parts == (("a/b", "c"), ("a", "b"))
     assert step_text(piece.order[8]) == "8"  # type: ignore[index]
     again = "\n".join(["store,item,t,x", *rows, "a,b/c,0,1"])
     (tmp_path / "g.csv").write_text(again + "\n")
     with pytest.raises(DataError, match="'a/b/c' occurs twice"):
-        read_all(tmp_path / "g.csv", ReadOptions(series=("store", "item"), time=("t",)))
+        read_all(tmp_path / "g.csv", Reading(series=("store", "item"), time=("t",)))
 
 
 KILLED = """
@@ -212,8 +211,6 @@ def test_a_stretch_with_fractions_after_whole_steps_keeps_them(tmp_path: Path) -
         for name, step in (("a", 1.0), ("b", 0.5)):
             writer.write([name], np.array([[step]]), np.ones((1, 1, 1), dtype=np.float32))
         writer.close()
-    order = read_all(
-        tmp_path / "a.parquet", ReadOptions(series=("sequence",), time=("step",))
-    ).order
+    order = read_all(tmp_path / "a.parquet", Reading(series=("sequence",), time=("step",))).order
     assert order is not None
     assert order.tolist() == [1, 0.5]

@@ -59,7 +59,7 @@ def reader_of(name: str) -> Callable[[Path], Any]:
     """What reads a file of that name."""
     from seqattn.config import resolve
     from seqattn.data.files import read_chunks
-    from seqattn.data.reading import ReadOptions
+    from seqattn.data.reading import Reading
     from seqattn.runs import RunFolder
     from seqattn.runs.storage import read_arrays
     from seqattn.training import load_model
@@ -74,7 +74,7 @@ def reader_of(name: str) -> Callable[[Path], Any]:
         case "best.safetensors" | "last.safetensors":
             return load_model
         case _:
-            return lambda path: [len(piece) for piece in read_chunks(path, ReadOptions())]
+            return lambda path: [len(piece) for piece in read_chunks(path, Reading())]
 
 
 def damaged(content: bytes, numbers: np.random.RandomState) -> bytes:

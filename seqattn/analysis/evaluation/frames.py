@@ -128,6 +128,6 @@ def _column_names(chunk: Chunk, features: Sequence[str]) -> tuple[tuple[str, ...
     def unused_name(name: str, taken: Sequence[str]) -> str:
         return unused_name(f"{name}_", taken) if name in taken else name
 
-    time = chunk.style.time[:1]
-    series = chunk.style.series or (unused_name(SEQUENCE, (*features, *time)),)
+    time = chunk.style.time_columns[:1]
+    series = chunk.style.series_columns or (unused_name(SEQUENCE, (*features, *time)),)
     return series, time[0] if time else unused_name(STEP, (*features, *series))

@@ -24,7 +24,7 @@ from seqattn.data.file_dataset import (
     too_short_notes,
 )
 from seqattn.data.files import SUFFIXES, read_all, read_chunks
-from seqattn.data.many_files import make_read_options
+from seqattn.data.many_files import make_reading
 from seqattn.data.series import (
     Series,
     Spans,
@@ -88,6 +88,9 @@ class InputReader:
     config: OwnFile
     note: Callable[[str], None]
 
+    def __post_init__(self) -> None:
+        _ = self.spec.vectors  # raises a UsageError for a model of symbols
+
     @property
     def spec(self) -> DataSpec:
         return self.trained.spec
@@ -117,29 +120,29 @@ class InputReader:
             UsageError: if the file is an Arrow file and pyarrow is not installed.
         """
         config, spec = self.config, self.spec
-        options = replace(
-            make_read_options(config, sources_only=True), format=self.file_format(file),
+        reading = replace(
+            make_reading(config, sources_only=True), format=self.file_format(file),
             features=spec.source_features, group=None, may_rename=True, is_training=False,
-            roles=spec.roles,
+            trained=spec.reading,
         )  # fmt: skip
         noted = set[str]()
         name = name or _display_name(file)
         read = found = 0
-        for chunk in read_chunks(file, options):
+        for chunk in read_chunks(file, reading, name=name):
             read += len(chunk)
             for line in dict.fromkeys(one for one in chunk.notes if one not in noted):
                 self.note(f"{name}: {line}.")
                 noted.add(line)
             names = chunk.points.features
             if config.spacing == "uneven":
-                roles = chunk.roles and replace(chunk.roles, time=(), time_formats=())
-                chunk = replace(chunk, order=None, roles=roles)
+                style = chunk.reading and replace(chunk.reading, time=(), time_formats=())
+                chunk = replace(chunk, order=None, reading=style)
             series = self._handle_missing(rename_features(chunk, spec.source_features), name)
             found += len(series)
             if len(series):
                 clean = Chunk(
                     tuple(series.ids), series.points, chunk.where, order=series.order,
-                    roles=chunk.roles, id_parts=_select_id_parts(chunk, series.ids),
+                    reading=chunk.reading, id_parts=_select_id_parts(chunk, series.ids),
                 )  # fmt: skip
                 part = make_sources(series, config, spec.target_features)
                 part = part.with_spaces(spec.source, spec.target)
@@ -163,16 +166,16 @@ class InputReader:
             UsageError: if the file is an Arrow file and pyarrow is not installed.
         """
         config, spec, name = self.config, self.spec, name or _display_name(file)
-        options = make_read_options(config)
-        if options.features is None:
-            options = replace(options, features=spec.source_features, may_rename=True)
+        reading = make_reading(config)
+        if reading.features is None:
+            reading = replace(reading, features=spec.source_features, may_rename=True)
         columns = spec.source_features, spec.target_features
-        options = replace(
-            options, format=self.file_format(file), group=None, source_and_target=columns,
+        reading = replace(
+            reading, format=self.file_format(file), group=None, source_and_target=columns,
             is_training=False,
-            roles=spec.roles,
+            trained=spec.reading,
         )  # fmt: skip
-        chunk = read_all(file, options)
+        chunk = read_all(file, reading, name)
         for line in chunk.notes:
             self.note(f"{name}: {line}.")
         if config.source_features is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.sentinels import na_numbers
 from seqattn.data.tables.columns import (
     DECORATED,
@@ -39,30 +39,32 @@ def trimmed(cell: str) -> str:
     return f"trim({cell}, {literal(SPACES)})"
 
 
-def infer_columns(table: Table, options: ReadOptions, names: Sequence[str]) -> dict[str, Column]:
+def infer_columns(table: Table, reading: Reading, names: Sequence[str]) -> dict[str, Column]:
     """Infer the kinds of the given columns, and return the columns by name."""
     if not names:
         return {}
     found: dict[str, Column] = {}
     for name in names:
-        column = _typed_column(table, name, options)
+        column = _typed_column(table, name, reading)
         if column is not None:
             found[name] = column
-    found |= _plain_number_columns(table, [name for name in names if name not in found], options)
+    found |= _plain_number_columns(table, [name for name in names if name not in found], reading)
     for name in names:
         if name not in found:
-            found[name] = _text_column(table, name, cleaned_text(table, name, options), options)
-    return _unify_decimals(table, {name: found[name] for name in names}, options)
+            text, empty_words = cleaned_text(table, name, reading)
+            words = Column(name, "words", text, text, empty_words=empty_words)
+            found[name] = _text_column(table, words, reading)
+    return _unify_decimals(table, {name: found[name] for name in names}, reading)
 
 
 def _plain_number_columns(
-    table: Table, names: Sequence[str], options: ReadOptions
+    table: Table, names: Sequence[str], reading: Reading
 ) -> dict[str, Column]:
     """Return the text columns in which all cells except NULL can be cast to finite numbers, by
     name. A sample is checked first, then all rows. Columns of times in the format that the user set
-    and columns with ambiguous points are left out. If the options contain a decimal comma,
+    and columns with ambiguous points are left out. If the reading contains a decimal comma,
     thousands points or `na_values`, the result is empty."""
-    if options.decimal == "," or options.thousands == "." or options.na_values:
+    if reading.decimal == "," or reading.thousands == "." or reading.na_values:
         return {}
     known = {name: table.column(name) for name in names}
     for rows in (f"(SELECT * FROM {ROWS} LIMIT {SAMPLE_ROWS})", ROWS):
@@ -83,39 +85,28 @@ def _plain_number_columns(
     return {
         name: Column(name, "number", f"TRY_CAST({cell} AS DOUBLE)", trimmed(cell))
         for name, cell in known.items()
-        if find_formatted_time(table, name, cell, options) is None
-        and not ambiguous_point(table, cell, options)
+        if find_formatted_time(table, name, cell, reading) is None
+        and not ambiguous_point(table, cell, reading)
     }
 
 
-def cleaned_text(table: Table, name: str, options: ReadOptions) -> str:
-    """Return an SQL expression for the cells of a column as text. The expression is NULL for an
-    empty cell.
-
-    The cells of a text column are cleaned once and in place, because most queries read these cells.
-    """
+def cleaned_text(table: Table, name: str, reading: Reading) -> tuple[str, tuple[str, ...]]:
+    """Return an SQL expression for the cells of a column as text, and up to three different texts
+    of cells that count as empty, such as "NA". The expression is NULL for an empty cell."""
     cell = table.column(name)
-    kind = table.types[table.header.index(name)]
-    if kind != "VARCHAR":
-        return table.text(name)
-    if name in table.empty_words:
-        return cell
+    if table.types[table.header.index(name)] != "VARCHAR":
+        return table.text(name), ()
     text = trimmed(cell)
-    empty = [*NA_VALUES, *(word.strip().lower() for word in options.na_values or ())]
+    empty = [*NA_VALUES, *(word.strip().lower() for word in reading.na_values or ())]
     is_empty = f"lower({text}) IN {_sql_list(empty)}"
-    numbers = na_numbers(options)
+    numbers = na_numbers(reading)
     if numbers:
         is_empty += f" OR COALESCE(TRY_CAST({text} AS DOUBLE) IN {_sql_list(numbers)}, false)"
     if not numbers and _is_clean(table, cell, empty):
-        table.empty_words[name] = ()
-        return cell
+        return cell, ()
     (words,) = table.one(f"SELECT list(DISTINCT {text})[:3] FROM {ROWS} WHERE {is_empty}")
-    table.empty_words[name] = tuple(sorted(filter(None, words or ())))
-    table.change(
-        f"ALTER TABLE {ROWS} ALTER {cell} TYPE VARCHAR USING"
-        f" (CASE WHEN {is_empty} THEN NULL ELSE {text} END)"
-    )
-    return cell
+    cleaned = f"(CASE WHEN NOT ({is_empty}) THEN {text} END)"
+    return cleaned, tuple(sorted(filter(None, words or ())))
 
 
 def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
@@ -133,12 +124,12 @@ def _sql_list(values: Sequence[object]) -> str:
     return f"({', '.join(map(literal, values))})"
 
 
-def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | None:
+def _typed_column(table: Table, name: str, reading: Reading) -> Column | None:
     """Return a column whose type in the database is not text, or None for a text column."""
     cell, kind = table.column(name), table.types[table.header.index(name)]
     if kind == "VARCHAR":
         return None
-    text = cleaned_text(table, name, options)
+    text = table.text(name)
     if "TIME ZONE" in kind or kind.startswith("TIMESTAMPTZ"):  # includes TIMESTAMPTZ_NS
         sql = f"(CAST({cell} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
         return Column(name, "time", f"CAST({sql} AS TIMESTAMP)", text, zone=True)
@@ -149,42 +140,42 @@ def _typed_column(table: Table, name: str, options: ReadOptions) -> Column | Non
     if kind == "INTERVAL":
         months = f"datepart('year', {cell}) * 12 + datepart('month', {cell})"
         if table.one(f"SELECT count(*) FILTER ({months} <> 0) FROM {ROWS}")[0]:
-            note = "contains INTERVAL with months, which are not equally long"
-            return Column(name, "words", text, text, note=note)
+            kind = "INTERVAL with months, which are not equally long"
+            return Column(name, "words", text, text, type=kind)
         return Column(name, "number", f"CAST(epoch({cell}) AS DOUBLE)", text)
     if NUMBERS.fullmatch(kind):
         if "INT" in kind or kind.endswith(",0)"):
-            time = find_formatted_time(table, name, text, options)
+            time = find_formatted_time(table, name, text, reading)
             if time is not None:
                 return time
-        return Column(name, "number", _number_sql(cell, options), text)
+        return Column(name, "number", _number_sql(cell, reading), text)
     if kind.strip('"') == "NULL":
         return Column(name, "empty", "CAST(NULL AS DOUBLE)", "CAST(NULL AS VARCHAR)")
-    return Column(name, "words", text, text, note=f"contains {kind}")
+    return Column(name, "words", text, text, type=kind)
 
 
-def _number_sql(cell: str, options: ReadOptions) -> str:
+def _number_sql(cell: str, reading: Reading) -> str:
     """Return an SQL expression for a cell of a numeric type. The expression is NULL if the cell
     counts as empty."""
     number = f"CAST({cell} AS DOUBLE)"
-    marks = na_numbers(options)
+    marks = na_numbers(reading)
     is_mark = f" OR {number} IN {_sql_list(marks)}" if marks else ""
     return f"(CASE WHEN isnan({number}){is_mark} THEN NULL ELSE {number} END)"
 
 
-def _text_column(table: Table, name: str, text: str, options: ReadOptions) -> Column:
+def _text_column(table: Table, words: Column, reading: Reading) -> Column:
     """Infer the kind of a text column."""
-    words = Column(name, "words", text, text)
+    text = words.text
     first = table.query(f"SELECT {text} FROM {ROWS} LIMIT {SAMPLE_ROWS}")
     known = [word for (word,) in first if word is not None]
-    if known and options.time_format is None and not any(map(_is_quantity_or_date, known)):
+    if known and reading.time_format is None and not any(map(_is_quantity_or_date, known)):
         return _boolean_column(table, words, known) or words
     n = table.one(f"SELECT count({text}) FROM {ROWS}")[0]
     if n == 0:
-        return Column(name, "empty", f"TRY_CAST({text} AS DOUBLE)", text)
-    times = find_time_column(table, words, n, options)
+        return replace(words, kind="empty", sql=f"TRY_CAST({text} AS DOUBLE)")
+    times = find_time_column(table, words, n, reading)
     if times is None or times.bad[0]:
-        number = _number_column(table, words, n, known, options)
+        number = _number_column(table, words, n, known, reading)
         if number is not None and (not number.bad[0] or times is None):
             return number
     return times or _boolean_column(table, words, known) or words
@@ -196,17 +187,17 @@ def _is_quantity_or_date(word: str) -> bool:
 
 
 def _number_column(
-    table: Table, words: Column, n: int, sample: Sequence[str], options: ReadOptions
+    table: Table, words: Column, n: int, sample: Sequence[str], reading: Reading
 ) -> Column | None:
     """Convert a text column to a column of numbers, which may have a few invalid cells. If the
     numbers have units or parentheses, the column remains a column of words. Return None if the
     column is not numeric."""
-    found = find_numeral(table, words.text, n, options, MIN_MATCHING_SHARE)
+    found = find_numeral(table, words.text, n, reading, MIN_MATCHING_SHARE)
     if found is None:
         example = decorated_example(sample)
         return replace(words, decorated=example) if example else None
     sql = f"({found.numeral.sql(words.text)})"
-    if marks := na_numbers(options):  # `cleaned_text` knows them only in plain notation
+    if marks := na_numbers(reading):  # `cleaned_text` knows them only in plain notation
         is_mark = f"COALESCE({sql} IN {_sql_list(marks)}, false)"
         words = replace(words, text=f"(CASE WHEN NOT {is_mark} THEN {words.text} END)")
         sql = f"(CASE WHEN NOT {is_mark} THEN {sql} END)"
@@ -235,7 +226,7 @@ def _boolean_column(table: Table, words: Column, sample: Sequence[str]) -> Colum
 
 
 def _unify_decimals(
-    table: Table, columns: dict[str, Column], options: ReadOptions
+    table: Table, columns: dict[str, Column], reading: Reading
 ) -> dict[str, Column]:
     """If one column certainly has decimal commas, read the other columns with decimal commas where
     possible. For example, 1.234 is then an integer with a thousands separator. Otherwise, if one
@@ -243,13 +234,14 @@ def _unify_decimals(
     sure = [column for column in columns.values() if column.kind == "number" and not column.either]
     if not any(column.decimal == "," for column in sure):
         return _with_sure_points(table, columns, sure)
-    if options.decimal != "auto":
+    if reading.decimal != "auto":
         return columns
-    with_comma = replace(options, decimal=",")
+    with_comma = replace(reading, decimal=",")
     found = dict(columns)
     for name, column in columns.items():
         if column.either or _has_decimal_points(table, column):
-            with_commas = _text_column(table, name, cleaned_text(table, name, options), with_comma)
+            words = Column(name, "words", column.text, column.text, empty_words=column.empty_words)
+            with_commas = _text_column(table, words, with_comma)
             if column.either or (with_commas.kind == "number" and not with_commas.bad[0]):
                 found[name] = with_commas
     return found

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from enum import Enum
+from typing import Literal, NamedTuple
 
-from seqattn.data.chunk import shorten
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading, shorten
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.table import ROW, ROWS, Table
@@ -24,6 +24,43 @@ NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "m
 MIN_MATCHING_SHARE = 0.8
 """Minimum fraction of numbers (or dates) in a column at which all other cells count as errors."""
 Kind = Literal["number", "time", "words", "empty"]
+
+
+class Reason(Enum):
+    """Reasons to leave out a column of a long table. The values are the texts of notes, in which
+    braces stand for a detail."""
+
+    BY_USER = "by data.ignore"
+    NOT_REQUESTED = "it is not among data.features"
+    EMPTY = "it is empty"
+    CONSTANT = "it is constant"
+    CONSTANT_IN_SERIES = "it is constant in each series"
+    INDEX = "it numbers the rows, as an index column does"
+    COUNTER = "it numbers the rows: it grows by one in every row"
+    DATES = "it contains dates"
+    OTHER_DATES = "it contains dates, and {!r} is the time"
+    TYPE = "contains {}"
+    WORDS = "it contains words; for a feature of 0 and 1 for each word: {}"
+    SAME_WORDS = (
+        "it contains words, the same in each series; for a feature of 0 and 1 for each word: {}"
+    )
+    SAME_WORD = (
+        "it contains words, the same in every row; for a feature of 0 and 1 for each word: {}"
+    )
+
+
+OF_ONE_FILE = {Reason.EMPTY, Reason.CONSTANT, Reason.CONSTANT_IN_SERIES, Reason.SAME_WORD}
+"""Reasons that may apply to one file only."""
+
+
+class LeftOutColumn(NamedTuple):
+    """The reason to leave out a column, with the detail in its text."""
+
+    reason: Reason
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return self.reason.value.format(self.detail)
 
 
 @dataclass(frozen=True)
@@ -47,6 +84,8 @@ class Column:
         either: a cell with a comma or point that may be a decimal mark or a thousands separator, or
             "".
         note: a note for the user.
+        empty_words: up to three different texts of cells that count as empty, such as "NA".
+        type: type of the database for a column that is neither numbers, times nor text, or "".
     """
 
     name: str
@@ -61,6 +100,8 @@ class Column:
     decorated: str = ""
     either: str = ""
     note: str = ""
+    empty_words: tuple[str, ...] = ()
+    type: str = ""
 
     @property
     def empty_count(self) -> str:
@@ -162,20 +203,20 @@ class NumeralMatch:
     example: str = ""
 
 
-def allowed_numerals(options: ReadOptions) -> Iterator[Numeral]:
-    """Yield the notations that the options allow."""
+def allowed_numerals(reading: Reading) -> Iterator[Numeral]:
+    """Yield the notations that the reading allow."""
     for numeral in NUMERALS:
-        if options.decimal not in ("auto", numeral.decimal):
+        if reading.decimal not in ("auto", numeral.decimal):
             continue
-        if options.thousands is None and numeral.thousands:
+        if reading.thousands is None and numeral.thousands:
             continue
-        if options.thousands not in (None, "auto", numeral.thousands):
+        if reading.thousands not in (None, "auto", numeral.thousands):
             continue
         yield numeral
 
 
 def find_numeral(
-    table: Table, text: str, n: int, options: ReadOptions, min_share: float
+    table: Table, text: str, n: int, reading: Reading, min_share: float
 ) -> NumeralMatch | None:
     """Detect the notation of the numbers of a column. Return None if too few cells are numbers.
 
@@ -183,10 +224,10 @@ def find_numeral(
         table: the rows.
         text: SQL expression for the cells.
         n: number of cells that are not empty.
-        options: the options for reading the table.
+        reading: how to read the table.
         min_share: minimum fraction of the cells that must be numbers.
     """
-    numerals = list(allowed_numerals(options))
+    numerals = list(allowed_numerals(reading))
     counts = table.one(
         "SELECT "
         + ", ".join(f"count({numeral.sql(text)})" for numeral in numerals)
@@ -196,7 +237,7 @@ def find_numeral(
     if not numerals or best_count < min_share * n or best_count == 0:
         return None
     best = numerals[counts.index(best_count)]
-    if best == PLAIN and (point := ambiguous_point(table, text, options)):
+    if best == PLAIN and (point := ambiguous_point(table, text, reading)):
         return NumeralMatch(best, GERMAN, point)
     other = None
     if best == Numeral(",", "") and Numeral(".", ",") in numerals:
@@ -211,7 +252,7 @@ def find_numeral(
     return NumeralMatch(best, other, example or "")
 
 
-def ambiguous_point(table: Table, text: str, options: ReadOptions) -> str:
+def ambiguous_point(table: Table, text: str, reading: Reading) -> str:
     """Return a cell with a point that may be a decimal mark or a thousands separator, or "" if the
     points of the column are certainly decimal marks.
 
@@ -222,9 +263,9 @@ def ambiguous_point(table: Table, text: str, options: ReadOptions) -> str:
     Args:
         table: the rows.
         text: SQL expression for the cells.
-        options: the options for reading the table.
+        reading: how to read the table.
     """
-    if GERMAN not in allowed_numerals(options):
+    if GERMAN not in allowed_numerals(reading):
         return ""
     example, fits, is_large = table.one(
         f"SELECT arg_min({text}, {ROW}) FILTER (contains({text}, '.')),"
@@ -294,10 +335,10 @@ def check_cells(table: Table, column: Column) -> None:
     )
 
 
-def first_non_number(table: Table, column: Column, options: ReadOptions) -> str:
+def first_non_number(table: Table, column: Column, reading: Reading) -> str:
     """Describe the first nonempty, non-numeric cell of a column, and its location in the file."""
     text = column.text
-    numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(options)]
+    numerals = [f"({numeral.sql(text)}) IS NOT NULL" for numeral in allowed_numerals(reading)]
     rows = table.query(
         f"SELECT {ROW}, {text} FROM {ROWS} WHERE {text} IS NOT NULL"
         f" ORDER BY {' OR '.join(numerals) or 'false'}, {ROW} LIMIT 1"
@@ -314,6 +355,17 @@ def describe_empty_cells(table: Table, column: Column) -> str:
     (count,) = table.measure(column.empty_count)
     if not count:
         return ""
-    shown = ", ".join(map(repr, table.empty_words.get(column.name, ())))
+    shown = ", ".join(map(repr, column.empty_words))
     holds = f" ({shown})" if shown else ""
     return f"{count:,} {'cell' if count == 1 else 'cells'} of {column.name!r} empty{holds}"
+
+
+def shown_decimal(table: Table, numbers: Sequence[Column]) -> str:
+    """Return the decimal mark of a text file, or "auto" if its numbers have no decimals."""
+    if any(column.decimal == "," for column in numbers):
+        return ","
+    if not table.is_text or not numbers:
+        return "auto"
+    conditions = " OR ".join(f"{column.sql} <> round({column.sql})" for column in numbers)
+    found = table.one(f"SELECT EXISTS (SELECT 1 FROM {ROWS} WHERE {conditions})")
+    return "." if found[0] else "auto"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading
 from seqattn.data.tables.casting import infer_columns
-from seqattn.data.tables.columns import Column
+from seqattn.data.tables.columns import Column, LeftOutColumn, Reason
 from seqattn.data.tables.names import check_names
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.times import TimeColumn, to_time_column
@@ -45,7 +45,6 @@ def are_in_order(table: Table, keys: Sequence[str], step: str) -> bool:
     return bool(changes == num_series and not backwards)
 
 
-IGNORED_BY_USER = "by data.ignore"
 ROUNDING = 1e-12
 """Relative rounding error of float64 that is allowed in equal steps."""
 MIN_ROWS = 8
@@ -65,25 +64,25 @@ class TableFacts:
         DataError: if a requested column is missing or there are no rows.
     """
 
-    def __init__(self, table: Table, options: ReadOptions) -> None:
-        self.table, self.options = table, options
-        self.ignored: dict[str, str] = dict.fromkeys(options.ignore, IGNORED_BY_USER)
+    def __init__(self, table: Table, reading: Reading) -> None:
+        self.table, self.reading = table, reading
+        self.ignored = dict.fromkeys(reading.ignore, LeftOutColumn(Reason.BY_USER))
         self.reasons: list[str] = []
-        assigned = [*options.ignore, *(options.number_columns or ()), *options.one_hot]
+        assigned = [*reading.ignore, *(reading.number_columns or ()), *reading.one_hot]
         check_names(table, assigned, "data.features, data.ignore or data.one_hot")
         self.rows = len(table)
         if not self.rows:
             raise NoRows(f"{table.name}: has a header but no rows.")
         names = [name for name in table.header if name not in self.ignored]
-        self.columns = infer_columns(table, options, names)
+        self.columns = infer_columns(table, reading, names)
         numbers = [column for column in self.columns.values() if column.kind == "number"]
         table.measure(*(s for c in numbers for s in (c.empty_count, c.broken_count, *c.range)))
 
     def without_role(self, *taken: str) -> list[str]:
         """Return the names of the columns without a role, except the columns in `taken`."""
-        assigned = {*taken, *(self.options.features or ()), *self.options.one_hot}
-        if self.options.group is not None:
-            assigned.add(self.options.group)
+        assigned = {*taken, *(self.reading.features or ()), *self.reading.one_hot}
+        if self.reading.group is not None:
+            assigned.add(self.reading.group)
         return [name for name in self.columns if name not in self.ignored and name not in assigned]
 
     def count(self, sql: str) -> int:
@@ -174,13 +173,13 @@ class TableFacts:
 
     def to_time_column(self, name: str) -> TimeColumn:
         """Use the function `to_time_column` to convert a column to the times of the rows."""
-        return to_time_column(self.table, self.columns[name], self.options)
+        return to_time_column(self.table, self.columns[name], self.reading)
 
     def find_counter(self, series: Sequence[str]) -> TimeColumn | None:
         """Find a column of numbers that grows by a constant amount within each series. Return None
         if there is no such column, if the table has fewer than `MIN_ROWS` rows, or if the user set
         `data.time`."""
-        if self.options.time != "auto" or self.rows < MIN_ROWS:
+        if self.reading.time != "auto" or self.rows < MIN_ROWS:
             return None
         keys = ", ".join(self.columns[name].text for name in series)
         over = f"({f'PARTITION BY {keys} ' if keys else ''}ORDER BY {ROW})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from seqattn.data.chunk import join_names
+from seqattn.data.reading import join_names
 from seqattn.data.tables.table import Table
 from seqattn.errors import DataError
 

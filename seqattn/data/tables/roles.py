@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NoReturn
 
-from seqattn.data.chunk import join_names
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import LONG_LAYOUT, Reading, join_names
 from seqattn.data.setting_names import setting
-from seqattn.data.tables.columns import Column, bad_cells, check_cells, first_non_number
+from seqattn.data.tables.columns import (
+    OF_ONE_FILE,
+    Column,
+    LeftOutColumn,
+    Reason,
+    check_cells,
+    first_non_number,
+)
 from seqattn.data.tables.facts import MIN_ROWS, TableFacts
+from seqattn.data.tables.long import LongTable
 from seqattn.data.tables.names import (
     BLOCK_SERIES,
     SERIES_NAMES,
@@ -27,7 +34,7 @@ from seqattn.data.tables.names import (
     known_names,
 )
 from seqattn.data.tables.table import ROW, ROWS, Table
-from seqattn.data.tables.times import TimeColumn, are_weeks, check_filled, combine_time_columns
+from seqattn.data.tables.times import TimeColumn, are_weeks, combine_time_columns
 from seqattn.errors import AmbiguousData, DataError
 
 
@@ -37,18 +44,18 @@ def find_time(facts: TableFacts) -> TimeColumn | None:
     Raises:
         DataError: if a column with the name of a time contains words with digits.
     """
-    time_option = facts.options.time
-    if time_option is None:
+    time_option = facts.reading.time
+    if time_option == ():
         return None
     if time_option != "auto":
         check_names(facts.table, time_option, "data.time")
         if len(time_option) > 1:
             return combine_time_columns(
-                facts.table, [facts.columns[name] for name in time_option], facts.options
+                facts.table, [facts.columns[name] for name in time_option], facts.reading
             )
         return facts.to_time_column(time_option[0])
     unassigned = facts.without_role(
-        *(facts.options.series if facts.options.series != "auto" else ())
+        *(facts.reading.series if facts.reading.series != "auto" else ())
     )
     dates = [name for name in unassigned if facts.columns[name].kind == "time"]
     if dates:
@@ -59,7 +66,7 @@ def find_time(facts: TableFacts) -> TimeColumn | None:
             facts.reasons.append(f"time: {name!r}, because of its name")
             return facts.to_time_column(name)
     for name in unassigned:
-        if facts.is_integer(name) and are_weeks(facts.table, facts.columns[name], facts.options):
+        if facts.is_integer(name) and are_weeks(facts.table, facts.columns[name], facts.reading):
             facts.reasons.append(f"time: {name!r}, because it contains years and weeks")
             return facts.to_time_column(name)
     _check_broken_times(facts, unassigned)
@@ -82,7 +89,7 @@ def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
     first, *others = named
     facts.reasons.append(f"time: {first!r}, because it contains dates")
     for other in others:
-        facts.ignored[other] = f"it contains dates, and {first!r} is the time"
+        facts.ignored[other] = LeftOutColumn(Reason.OTHER_DATES, first)
     return first
 
 
@@ -161,10 +168,10 @@ def find_series(
     Returns:
         the names of the series id columns, and the time column or None.
     """
-    series_option = facts.options.series
+    series_option = facts.reading.series
     if series_option != "auto":
         check_names(facts.table, series_option, "data.series")
-        if time is None and facts.options.time == "auto":
+        if time is None and facts.reading.time == "auto":
             time = facts.find_counter(series_option)
         return tuple(series_option), time
     unassigned = facts.without_role(*(time.names if time else ()))
@@ -197,7 +204,7 @@ def _series_of_times(
     integers = [n for n in unassigned if n not in named and facts.is_integer(n)]
     if MIN_ROWS_PER_TIME * facts.distinct(time.sql) > facts.rows:
         words = integers = []  # if few times repeat, many columns distinguish the rows by chance
-    if facts.options.time == "auto":
+    if facts.reading.time == "auto":
         _check_hour_column(facts, time)
     keys = _key_columns(facts, named, words, time)
     if keys is not None:
@@ -375,84 +382,38 @@ def _repeated_words(
     return ()
 
 
-CONSTANT = "it is constant"
 INDEX_NAMES = ("", "unnamed:_0")
 
 
-@dataclass(frozen=True)
-class LongLayout:
-    """The roles of the columns of a long table.
-
-    Attributes:
-        series: names of the columns with the series id; empty if all rows are one series.
-        time: the time, or None if the order of the rows is the time order.
-        features: names of the feature columns.
-        group: name of the column with the group, or None if there is no group.
-        ignored: the reason for leaving out each ignored column, by column name.
-        reasons: the reasons for the inferred series id and time columns, as phrases.
-        columns: the columns by name.
-    """
-
-    series: tuple[str, ...]
-    time: TimeColumn | None
-    features: tuple[str, ...]
-    group: str | None = None
-    ignored: dict[str, str] = field(default_factory=dict)
-    reasons: tuple[str, ...] = ()
-    columns: dict[str, Column] = field(default_factory=dict)
-
-    @property
-    def time_formats(self) -> set[str]:
-        """The `strftime` formats of the time columns whose format is not ISO 8601."""
-        if self.time is None:
-            return set()
-        formats = {form for name in self.time.names for form in self.columns[name].formats[:1]}
-        return formats | ({self.time.format} if self.time.format else set())
-
-
-def infer_roles(table: Table, options: ReadOptions) -> LongLayout:
+def infer_long_table(table: Table, reading: Reading) -> LongTable:
     """Infer the roles of the columns of a long table.
 
     Raises:
         DataError: if a requested column is missing or no column remains for features.
         AmbiguousData: if the table can be read in several plausible ways.
     """
-    facts = TableFacts(table, options)
+    facts = TableFacts(table, reading)
     for name, column in facts.columns.items():
-        if column.kind == "empty" and name not in (options.features or ()):
-            facts.ignored.setdefault(name, "it is empty")
+        if column.kind == "empty" and name not in (reading.features or ()):
+            facts.ignored.setdefault(name, LeftOutColumn(Reason.EMPTY))
     drop_index_column(facts)
     time = find_time(facts)
     series, time = find_series(facts, time)
     if time is None:
         check_order_of_dates(facts, series)
     features = find_features(facts, series, time)
-    needed = [*series, *(time.names if time else ()), *features]
-    if options.group is not None:
-        check_names(table, [options.group], "data.group")
-        needed.append(options.group)
-    for name in needed:
+    times = time.names if time else ()
+    if reading.group is not None:
+        check_names(table, [reading.group], "data.group")
+    for name in (*series, *times, *features, *([] if reading.group is None else [reading.group])):
         check_cells(table, facts.columns[name])
-    return LongLayout(
-        series, time, features, options.group, facts.ignored, tuple(facts.reasons), facts.columns
+    found = replace(
+        reading, layout=LONG_LAYOUT, series=series, time=times, delimiter=table.delimiter,
+        ignore=tuple(n for n, why in facts.ignored.items() if why.reason not in OF_ONE_FILE),
+    )  # fmt: skip
+    return LongTable.of(
+        table, found, facts.columns, time, features, facts.ignored, tuple(facts.reasons)
     )
-
-
-def check_later_rows(table: Table, roles: LongLayout) -> None:
-    """Check that later rows from a pipe fit the columns that were inferred from the first rows.
-
-    Raises:
-        DataError: if a time or feature cell cannot be read as its column was read in the first
-            rows, or if a row has no time.
-    """
-    times = () if roles.time is None else roles.time.names
-    for name in (*times, *roles.features):
-        column = roles.columns[name]
-        if column.kind != "words":
-            bad = bad_cells(table, column.text, column.sql)
-            check_cells(table, replace(column, bad=bad))
-    if roles.time is not None:
-        check_filled(table, " and ".join(times), roles.time.sql)
 
 
 def drop_index_column(facts: TableFacts) -> None:
@@ -463,15 +424,15 @@ def drop_index_column(facts: TableFacts) -> None:
         DataError: if the first column has no name and does not contain row numbers.
     """
     name = facts.table.header[0]
-    options = facts.options
-    requested = [*(options.features or ()), *options.series, *(options.time or ())]
+    reading = facts.reading
+    requested = [*(reading.features or ()), *reading.series, *reading.time]
     if name in facts.ignored or name in requested or fold_name(name) not in INDEX_NAMES:
         return
     if facts.columns[name].kind == "number" and facts.is_integer(name):
         begin = f"(SELECT {facts.columns[name].sql} FROM {ROWS} WHERE {ROW} = 1)"
         steps = f"{facts.columns[name].sql} - {begin} <> {ROW} - 1"
         if facts.count(f"count(*) FILTER ({steps})") == 0:
-            facts.ignored[name] = "it numbers the rows, as an index column does"
+            facts.ignored[name] = LeftOutColumn(Reason.INDEX)
             return
     if fold_name(name) == "":
         raise DataError(
@@ -509,28 +470,30 @@ def check_order_of_dates(facts: TableFacts, series: Sequence[str]) -> None:
 def find_features(
     facts: TableFacts, series: Sequence[str], time: TimeColumn | None
 ) -> tuple[str, ...]:
-    """Return the feature columns: those in the options, or the usable columns without another
+    """Return the feature columns: those in the reading, or the usable columns without another
     role."""
     assigned = (*series, *(time.names if time else ()))
-    if facts.options.number_columns is not None:
+    if facts.reading.number_columns is not None:
         for name in facts.without_role(*assigned):
-            facts.ignored.setdefault(name, "it is not among data.features")
-        return facts.options.number_columns
+            facts.ignored.setdefault(name, LeftOutColumn(Reason.NOT_REQUESTED))
+        return facts.reading.number_columns
     unassigned = facts.without_role(*assigned)
     reasons = {name: _reason_to_ignore(facts, name, series, len(unassigned)) for name in unassigned}
-    found = [name for name, why in reasons.items() if not why]
-    if not found:  # without other columns, use the constant columns
-        found = [name for name, why in reasons.items() if why.startswith(CONSTANT)]
-    facts.ignored |= {name: why for name, why in reasons.items() if name not in found}
-    if not found and not facts.options.one_hot:
+    left_out = {name: why for name, why in reasons.items() if why is not None}
+    if len(left_out) == len(unassigned):  # without other columns, use the constant columns
+        constant = Reason.CONSTANT, Reason.CONSTANT_IN_SERIES
+        left_out = {name: why for name, why in left_out.items() if why.reason not in constant}
+    facts.ignored |= left_out
+    found = tuple(name for name in unassigned if name not in left_out)
+    if not found and not facts.reading.one_hot:
         _raise_without_features(facts, unassigned)
-    return tuple(found)
+    return found
 
 
 def _raise_without_features(facts: TableFacts, unassigned: Sequence[str]) -> NoReturn:
     table, columns = facts.table, facts.columns
     words = [columns[name] for name in unassigned if columns[name].kind == "words"]
-    where = "".join(f"; {first_non_number(table, column, facts.options)}" for column in words[:3])
+    where = "".join(f"; {first_non_number(table, column, facts.reading)}" for column in words[:3])
     raise DataError(
         f"{table.name}: no column of numbers is left to be a feature; found"
         f" {join_names(table.header)}{where}. Correct the file, or say what its columns"
@@ -538,8 +501,10 @@ def _raise_without_features(facts: TableFacts, unassigned: Sequence[str]) -> NoR
     )
 
 
-def _reason_to_ignore(facts: TableFacts, name: str, series: Sequence[str], unassigned: int) -> str:
-    """Return the reason to leave out a column, or "" if the column is a feature.
+def _reason_to_ignore(
+    facts: TableFacts, name: str, series: Sequence[str], unassigned: int
+) -> LeftOutColumn | None:
+    """Return the reason to leave out a column, or None if the column is a feature.
 
     Args:
         facts: facts about the table.
@@ -548,20 +513,22 @@ def _reason_to_ignore(facts: TableFacts, name: str, series: Sequence[str], unass
         unassigned: number of columns without a role.
     """
     column = facts.columns[name]
-    if column.kind == "time":
-        return "it contains dates"
     if column.kind == "words":
         return _reason_to_ignore_words(facts, column, series)
+    if column.kind == "time":
+        return LeftOutColumn(Reason.DATES)
     if series and facts.is_constant_in(series, column):
-        return f"{CONSTANT} in each series"
+        return LeftOutColumn(Reason.CONSTANT_IN_SERIES)
     if fold_name(name) in (*SERIES_NAMES, *TIME_NAMES) and facts.increments_by_one(name):
-        return "it numbers the rows: it grows by one in every row"
+        return LeftOutColumn(Reason.COUNTER)
     if not series and facts.rows > 1 and unassigned > 1 and facts.distinct(column.sql) == 1:
-        return CONSTANT
-    return ""
+        return LeftOutColumn(Reason.CONSTANT)
+    return None
 
 
-def _reason_to_ignore_words(facts: TableFacts, column: Column, series: Sequence[str]) -> str:
+def _reason_to_ignore_words(
+    facts: TableFacts, column: Column, series: Sequence[str]
+) -> LeftOutColumn:
     """Return the reason to leave out a column of words.
 
     Raises:
@@ -574,12 +541,11 @@ def _reason_to_ignore_words(facts: TableFacts, column: Column, series: Sequence[
             f" column out: {setting('ignore', [column.name])}.",
             ({"ignore": column.name},),
         )
-    where = ""
+    if column.type:
+        return LeftOutColumn(Reason.TYPE, column.type)
+    reason = Reason.WORDS
     if series and facts.is_constant_in(series, column):
-        where = ", the same in each series"
+        reason = Reason.SAME_WORDS
     elif not series and facts.distinct(column.text) == 1:
-        where = ", the same in every row"
-    return column.note or (
-        f"it contains words{where}; for a feature of 0 and 1 for each word:"
-        f" {setting('one_hot', [column.name])}"
-    )
+        reason = Reason.SAME_WORD
+    return LeftOutColumn(reason, setting("one_hot", [column.name]))

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqattn.data.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.json_lines import check_json_lines
+from seqattn.data.reading import Reading
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.connection import (
     connect,
@@ -114,9 +115,35 @@ ENCODINGS = ("utf-8", "utf-16", "latin-1")
 """Encodings that the database can read."""
 
 
+class Before(NamedTuple):
+    """The numbers of rows and lines of a pipe before a block of lines."""
+
+    rows: int
+    lines: int
+
+
+@contextmanager
+def open_table(path: Path, name: str, kind: str, reading: Reading) -> Iterator[Table]:
+    """Load a table file into DuckDB, and yield the table.
+
+    Args:
+        path: the file.
+        name: name of the file, for messages.
+        kind: csv, tsv, json, jsonl, parquet or arrow.
+        reading: how to read the file.
+    """
+    if kind in ("csv", "tsv"):
+        form = TextFormat.of_file(path, name, reading, kind)
+        with open_text_table(path, name, form) as table:
+            yield table
+    else:
+        with typed_table(path, name, kind) as table:
+            yield table
+
+
 @contextmanager
 def open_text_table(
-    path: Path, name: str, form: TextFormat, lines_before: int | None = None
+    path: Path, name: str, form: TextFormat, before: Before | None = None
 ) -> Iterator[Table]:
     """Load a CSV or TSV file.
 
@@ -124,7 +151,7 @@ def open_text_table(
         path: the file.
         name: name of the file, for messages.
         form: format of the file.
-        lines_before: number of lines before this block from a pipe, or None for a whole file.
+        before: what comes before this block of lines from a pipe, or None for a whole file.
 
     Raises:
         DataError: if the file cannot be read or its rows have different numbers of cells.
@@ -147,18 +174,24 @@ def open_text_table(
                 )
             except read_errors() as error:
                 if more or "state machine" not in str(error):
-                    raise _text_error(error, name, form, lines_before, file.removed) from None
+                    raise _text_error(error, name, form, before, file.removed) from None
             else:
                 break
+        if width == 1 and before is None:  # blank lines at the end are no rows
+            connection.execute(
+                f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
+                " WHERE trim(coalesce(c0, '')) <> '')"
+            )
 
         def line(row: int) -> str:
+            if before is not None:
+                return f"row {before.rows + row}"
             at = line_of_row(path, form, row)
             return f"row {row}" if at is None else f"line {at}"
 
-        yield Table(
-            connection, name, form.header, ("VARCHAR",) * width, line, True, list(form.notes),
-            delimiter=form.delimiter,
-        )  # fmt: skip
+        yield Table.of(
+            connection, name, form.header, ("VARCHAR",) * width, line, form.notes, form.delimiter
+        )
 
 
 @dataclass(frozen=True)
@@ -230,14 +263,14 @@ def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError
 
 
 def _text_error(
-    error: Exception, name: str, form: TextFormat, lines_before: int | None,
+    error: Exception, name: str, form: TextFormat, before: Before | None,
     removed: Sequence[int],
 ) -> DataError:  # fmt: skip
     """Return the error for a text file that the database cannot read."""
     text = str(error)
     at = re.search(r"CSV Error on Line: (\d+)", text)
     original = re.search(r"Original Line: (.*)", text)
-    line = original_line(int(at[1]), removed) + (lines_before or 0) if at else 0
+    line = original_line(int(at[1]), removed) + (before.lines if before else 0) if at else 0
     where = f"{name}: line {line}" if at else f"{name}:"
     shown = original[1][:60] if original else ""
     cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
@@ -249,8 +282,7 @@ def _text_error(
     if "unterminated quote" in text:
         piped = ", or a line break in quotes, which cannot be read through a pipe"
         return DataError(
-            f"{where} has a quote that is not closed{'' if lines_before is None else piped}:"
-            f" {shown!r}."
+            f"{where} has a quote that is not closed{'' if before is None else piped}: {shown!r}."
         )
     if "unicode" in text.lower() or "encoding" in text.lower():
         return _encoding_error(where, form, error)
@@ -262,44 +294,13 @@ def _text_error(
     return DataError(f"{where} is not valid CSV ({first_line(error)}).")
 
 
-def clean_rows(table: Table, *, is_last: bool = True) -> None:
-    """Remove unnamed empty columns at the end of a table. If a text file has a single column, also
-    remove blank lines at its end.
-
-    Args:
-        table: the table, which is changed in place.
-        is_last: whether the table includes the last rows of the file.
-
-    Raises:
-        DataError: if two columns have the same name.
-    """
-    header = list(table.header)
-    while len(header) > 1 and header[-1] == "" and _is_empty(table, len(header) - 1):
-        header.pop()
-    table.header, table.types = tuple(header), table.types[: len(header)]
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise DataError(f"{table.name}: the column {twice[0]!r} occurs twice. Rename one of them.")
-    if table.is_text and len(header) == 1 and is_last:
-        table.change(
-            f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
-            " WHERE trim(coalesce(c0, '')) <> '')"
-        )
-
-
-def _is_empty(table: Table, index: int) -> bool:
-    text = table.text(table.header[index])
-    (count,) = table.one(f"SELECT count(*) FROM {ROWS} WHERE trim(coalesce({text}, '')) <> ''")
-    return int(count) == 0
-
-
 ROWS = "file_rows"
 ROW = "file_row"
 SECONDS_OF_UNIT = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """Length of each unit of durations in seconds."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Table:
     """Rows of a file in a database.
 
@@ -313,12 +314,9 @@ class Table:
         types: database types of the columns; VARCHAR for a column that is read as text.
         line: function that takes the number of a row, and returns the location of this row in the
             file as text.
-        is_text: whether the file is a text file.
-        notes: notes for the user.
-        empty_words: for each text column that was cleaned, by column name, up to three different
-            texts of cells that count as empty, such as "NA".
         delimiter: delimiter of a text file, or None for other files.
-        known: cached results of queries, which are valid until the rows change.
+        notes: notes for the user, to which readers add.
+        known: cached results of queries.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -326,11 +324,38 @@ class Table:
     header: tuple[str, ...]
     types: tuple[str, ...]
     line: Callable[[int], str]
-    is_text: bool
-    notes: list[str] = field(default_factory=list)
-    empty_words: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    delimiter: str | None = None
+    delimiter: str | None
+    notes: list[str]
     known: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, connection: duckdb.DuckDBPyConnection, name: str, header: tuple[str, ...],
+        types: tuple[str, ...], line: Callable[[int], str], notes: Sequence[str],
+        delimiter: str | None = None,
+    ) -> Table:  # fmt: skip
+        """Return the table of rows in a database, without unnamed empty columns at its end.
+
+        Raises:
+            DataError: if two columns have the same name.
+        """
+        width = len(header)
+        while width > 1 and header[width - 1] == "":
+            text = f"trim(coalesce(CAST(c{width - 1} AS VARCHAR), ''))"
+            if connection.execute(f"SELECT count(*) FROM {ROWS} WHERE {text} <> ''").fetchall() != [
+                (0,)
+            ]:
+                break
+            width -= 1
+        twice = sorted({cell for cell in header[:width] if header[:width].count(cell) > 1})
+        if twice:
+            raise DataError(f"{name}: the column {twice[0]!r} occurs twice. Rename one of them.")
+        return cls(connection, name, header[:width], types[:width], line, delimiter, list(notes))
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the file is a text file."""
+        return self.delimiter is not None
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Execute a query, and return all rows of its result."""
@@ -341,8 +366,7 @@ class Table:
         return self.query(sql)[0]
 
     def one_cached(self, sql: str) -> tuple[Any, ...]:
-        """Return the first row of the result of a query. The result is cached until the rows
-        change."""
+        """Return the first row of the result of a query. The result is cached."""
         if sql not in self.known:
             self.known[sql] = self.one(sql)
         return tuple(self.known[sql])
@@ -351,13 +375,10 @@ class Table:
         """Return aggregates over all rows. New aggregates are computed in one pass and cached."""
         new = [sql for sql in dict.fromkeys(aggregates) if sql not in self.known]
         if new:
-            self.known |= zip(new, self.one(f"SELECT {', '.join(new)} FROM {ROWS}"), strict=True)
+            self.known.update(
+                zip(new, self.one(f"SELECT {', '.join(new)} FROM {ROWS}"), strict=True)
+            )
         return tuple(self.known[sql] for sql in aggregates)
-
-    def change(self, sql: str) -> None:
-        """Execute a statement that changes the rows."""
-        self.connection.execute(sql)
-        self.known.clear()
 
     def column(self, name: str) -> str:
         """Return an SQL expression for the cells of a column."""
@@ -405,7 +426,7 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
             if kind == "jsonl":
                 check_json_lines(path, name)
             raise DataError(f"{name}: is a damaged {label} file ({first_line(error)}).") from None
-        yield Table(connection, name, header, types, lambda row: f"row {row}", False, notes)
+        yield Table.of(connection, name, header, types, lambda row: f"row {row}", notes)
 
 
 def _read_durations(

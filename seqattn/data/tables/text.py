@@ -19,26 +19,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from seqattn.data.chunk import shorten
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading, shorten
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.connection import read_lines
 from seqattn.errors import DataError
 
 
 def detect_encoding(
-    head: bytes, name: str, options: ReadOptions, *, is_cut: bool
+    head: bytes, name: str, reading: Reading, *, is_cut: bool
 ) -> tuple[str, tuple[str, ...]]:
     """Return the Python name of the encoding of a text file, and notes for the user.
 
     Args:
         head: the first bytes of the file.
         name: name of the file, for messages.
-        options: the options for reading the file.
+        reading: how to read the file.
         is_cut: whether the file has more bytes.
 
     Raises:
-        DataError: if the file is not text, or if the encoding in the options is unknown.
+        DataError: if the file is not text, or if the encoding in the reading is unknown.
     """
     if head.startswith(b"PK\x03\x04"):
         raise DataError(
@@ -46,8 +45,8 @@ def detect_encoding(
         )
     if re.match(rb"\s*<(!doctype|html|\?xml)", head, re.IGNORECASE):
         raise DataError(f"{name}: is a web page (HTML or XML), not a table.")
-    if options.encoding is not None:
-        return _requested_encoding(head, name, options.encoding), ()
+    if reading.encoding is not None:
+        return _requested_encoding(head, name, reading.encoding), ()
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return _requested_encoding(head, name, "utf-16"), ("read as UTF-16",)
     if b"\0" in head:
@@ -147,11 +146,11 @@ def is_like_value(cell: str) -> bool:
     return bool(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) or MONTH.fullmatch(cell))
 
 
-def requested_names(options: ReadOptions) -> set[str]:
-    """Return the names of the series, time, feature, one-hot and ignored columns in the options. A
+def requested_names(reading: Reading) -> set[str]:
+    """Return the names of the series, time, feature, one-hot and ignored columns in the reading. A
     row that contains one of these names is a header. Names that look like values are left out."""
-    named = [*(options.features or ()), *options.ignore, *options.one_hot]
-    for columns in (options.series, options.time):
+    named = [*(reading.features or ()), *reading.ignore, *reading.one_hot]
+    for columns in (reading.series, reading.time):
         named += [] if columns is None or columns == "auto" else columns
     return {name for name in named if not is_like_value(name)}
 
@@ -295,27 +294,28 @@ class TextFormat:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of_file(cls, path: Path, options: ReadOptions, delimiter: str | None = None) -> TextFormat:
+    def of_file(cls, path: Path, name: str, reading: Reading, kind: str) -> TextFormat:
         """Detect the format of a file.
 
         Args:
             path: the file.
-            options: the options for reading the file.
-            delimiter: delimiter that the suffix of the file implies, or None if it implies none.
-
-        Raises:
-            DataError: if the file is not a text table.
+            name: name of the file, for messages.
+            reading: how to read the file.
+            kind: csv or tsv.
         """
-        return cls.of_head(_read_head(path, options), str(path), options, delimiter)
+        return cls.of_head(_read_head(path, reading), name, reading, kind)
 
     @classmethod
-    def of_head(
-        cls, head: bytes, name: str, options: ReadOptions, delimiter: str | None = None
-    ) -> TextFormat:
-        """Detect the format from the first bytes of a file."""
-        encoding, notes = detect_encoding(head, name, options, is_cut=len(head) >= HEAD_BYTES)
+    def of_head(cls, head: bytes, name: str, reading: Reading, kind: str) -> TextFormat:
+        """Detect the format from the first bytes of a file.
+
+        Raises:
+            DataError: if the file has no rows.
+        """
+        delimiter = "\t" if kind == "tsv" else None
+        encoding, notes = detect_encoding(head, name, reading, is_cut=len(head) >= HEAD_BYTES)
         lines = _decode_lines(head, encoding, name)
-        separator, comment, skip = _detect_dialect(lines, options, delimiter)
+        separator, comment, skip = _detect_dialect(lines, reading, delimiter)
         rows = [(at, row) for at, row in _rows(lines, separator, comment) if at >= skip]
         if not rows:
             raise DataError(
@@ -334,7 +334,7 @@ class TextFormat:
             header, skip = complete_header(cells, rows, name), rows[1][0]
             quotes |= skip > first + 1  # the header may contain a line break
             return cls(encoding, separator, comment, skip, quotes, header, False, notes)
-        if _has_header(cells, [row for _, row in rows[1:200]], options):
+        if _has_header(cells, [row for _, row in rows[1:200]], reading):
             return cls(encoding, separator, comment, first, quotes, cells, True, notes)
         header = commented_header(before, comment, separator, len(cells))
         if header:
@@ -365,7 +365,7 @@ def _skipped_line_notes(lines: Sequence[str], comment: str, *, is_skipped: bool)
     Args:
         lines: the lines before the header.
         comment: prefix of comments.
-        is_skipped: whether more lines are skipped than the options specify.
+        is_skipped: whether more lines are skipped than the reading specify.
     """
     filled = [line for line in lines if line.strip()]
     others = [line for line in filled if not is_comment(line, comment)]
@@ -377,15 +377,15 @@ def _skipped_line_notes(lines: Sequence[str], comment: str, *, is_skipped: bool)
     return tuple(notes)
 
 
-def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], options: ReadOptions) -> bool:
-    """Return whether the first row is a header, according to the options or the cells of the
+def _has_header(cells: Sequence[str], rows: Sequence[Sequence[str]], reading: Reading) -> bool:
+    """Return whether the first row is a header, according to the reading or the cells of the
     row."""
-    if options.has_header is not None:
-        return options.has_header
-    return bool(requested_names(options) & set(cells)) or is_header(cells, rows)
+    if reading.has_header is not None:
+        return reading.has_header
+    return bool(requested_names(reading) & set(cells)) or is_header(cells, rows)
 
 
-def _read_head(path: Path, options: ReadOptions) -> bytes:
+def _read_head(path: Path, reading: Reading) -> bytes:
     """Return the first bytes of a file, decompressed if the file is compressed."""
     if path.suffix.lower() == ".zst":
         return "\n".join(itertools.islice(read_lines(path), 2000)).encode()[:HEAD_BYTES]
@@ -401,16 +401,16 @@ def _read_head(path: Path, options: ReadOptions) -> bytes:
 
 
 def _detect_dialect(
-    lines: Sequence[str], options: ReadOptions, delimiter: str | None
+    lines: Sequence[str], reading: Reading, delimiter: str | None
 ) -> tuple[str, str, int]:
     """Return the delimiter, the comment prefix and the number of lines to skip at least."""
-    declared, skip = SEPARATOR_LINE.fullmatch(lines[0]), options.skip_rows
+    declared, skip = SEPARATOR_LINE.fullmatch(lines[0]), reading.skip_rows
     if declared:
         delimiter, skip = declared[1], max(skip, 1)
-    comment = options.comment
+    comment = reading.comment
     if comment is None:
         comment = _detect_comment(lines[1:] if declared else lines)
-    found = options.delimiter or delimiter or _detect_delimiter(lines, comment, skip)
+    found = reading.delimiter or delimiter or _detect_delimiter(lines, comment, skip)
     return found, comment, skip
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from seqattn.data.chunk import join_names
-from seqattn.data.reading import ReadOptions
+from seqattn.data.reading import Reading, join_names
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.columns import (
     MIN_MATCHING_SHARE,
@@ -49,7 +48,7 @@ OTHER_FORMATS = {
 numbers."""
 
 
-def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) -> Column | None:
+def find_time_column(table: Table, words: Column, n: int, reading: Reading) -> Column | None:
     """Convert a text column to times. Return None if the column does not contain times."""
     text = words.text
     sample = [
@@ -59,50 +58,48 @@ def find_time_column(table: Table, words: Column, n: int, options: ReadOptions) 
             f" ORDER BY hash(word), word LIMIT 200"
         )
     ]
-    for candidate in _time_candidates(words, sample, options):
+    for candidate in _time_candidates(words, sample, reading):
         bad = bad_cells(table, text, candidate.sql)
         if bad[0] <= (1 - MIN_MATCHING_SHARE) * n:
-            return _with_other_orders(table, replace(candidate, bad=bad), options.time_format)
+            return _with_other_orders(table, replace(candidate, bad=bad), reading.time_format)
     return None
 
 
-def find_formatted_time(table: Table, name: str, text: str, options: ReadOptions) -> Column | None:
+def find_formatted_time(table: Table, name: str, text: str, reading: Reading) -> Column | None:
     """Convert a column of numbers to times if the user set a time format.
 
-    Return None if the options contain no time format, if the column has another role, or if a cell
+    Return None if the reading contains no time format, if the column has another role, or if a cell
     does not have the format.
 
     Args:
         table: the rows.
         name: name of the column.
         text: SQL expression for the cells as text.
-        options: the options for reading the table.
+        reading: how to read the table.
     """
-    if options.time_format is None or options.time is None:
+    if reading.time_format is None or reading.time == ():
         return None
-    if options.time == "auto":
-        series = () if options.series == "auto" else options.series
-        assigned = {*series, *options.one_hot, *(options.features or ()), options.group}
+    if reading.time == "auto":
+        series = () if reading.series == "auto" else reading.series
+        assigned = {*series, *reading.one_hot, *(reading.features or ()), reading.group}
         if name in assigned or fold_name(name) not in TIME_NAMES:
             return None
-    elif name not in options.time:
+    elif name not in reading.time:
         return None
     (n,) = table.one(f"SELECT count({text}) FROM {ROWS}")
-    found = find_time_column(table, Column(name, "words", text, text), n, options) if n else None
+    found = find_time_column(table, Column(name, "words", text, text), n, reading) if n else None
     return None if found is None or found.bad[0] else found
 
 
-def _time_candidates(
-    words: Column, sample: Sequence[str], options: ReadOptions
-) -> Iterator[Column]:
+def _time_candidates(words: Column, sample: Sequence[str], reading: Reading) -> Iterator[Column]:
     """Yield the column as times, once for each time format that may apply."""
     text, enough = words.text, MIN_MATCHING_SHARE * len(sample)
 
     def fits(pattern: str) -> bool:
         return sum(bool(re.fullmatch(pattern, word)) for word in sample) >= enough
 
-    if options.time_format is not None:
-        form = options.time_format
+    if reading.time_format is not None:
+        form = reading.time_format
         yield replace(words, kind="time", sql=parse_sql(text, form), formats=(form,),
                       zone=has_zone(form))  # fmt: skip
         return
@@ -248,6 +245,13 @@ DIGITS_OF_DATES = {
     "%Y%m%d%H%M%S": (19_000_101_000_000, 20_991_231_235_959),
 }
 """The first and the last number of each format of dates without dashes."""
+SHORT_DIGITS = {
+    "%y%m%d": (10_101, 991_231, 6, 1),
+    "%Y%j": (1_900_001, 2_099_366, 7, 1),
+    "%H%M": (0, 2359, 4, 2),
+}
+"""The first and the last number of each format of dates and times that other numbers may have, the
+number of digits, and how many more steps must be equal as times than as numbers."""
 WEEKS = "%G%V"
 """Format of ISO weeks as numbers, such as 202152."""
 WEEK_NAMES = ("week", "wk", "kw", "yw", "yyyyww")
@@ -273,7 +277,7 @@ class TimeColumn:
     format: str = ""
 
 
-def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeColumn:
+def to_time_column(table: Table, column: Column, reading: Reading) -> TimeColumn:
     """Convert one column to the times of the rows.
 
     Raises:
@@ -293,7 +297,7 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
         )
     if column.kind == "words":
         raise DataError(
-            f"{table.name}: {first_non_number(table, column, options)}, nor a date of a format that"
+            f"{table.name}: {first_non_number(table, column, reading)}, nor a date of a format that"
             f" is known. Correct the cell; or set the format: {setting('time_format')}, as"
             " '%d.%m.%Y' for 31.12.2001; or, if the column contains no times, leave it out:"
             f" {setting('ignore', [column.name])}."
@@ -310,14 +314,16 @@ def to_time_column(table: Table, column: Column, options: ReadOptions) -> TimeCo
     note = f"times in {column.name!r} are read and written as UTC" if column.zone else ""
     if column.kind == "time":
         return TimeColumn((column.name,), column.sql, True, note)
-    if options.time_format in (None, WEEKS) and are_weeks(table, column, options):
+    if reading.time_format in (None, WEEKS) and are_weeks(table, column, reading):
         return _week_column(table, column)
-    digits = _digits_of_dates(table, column, options)
+    digits = _digits_of_dates(table, column)
     if digits is not None:
         note = f"{column.name!r} is read as dates without dashes"
         return TimeColumn((column.name,), digits[0], True, note, digits[1])
-    if options.time_format is not None:
-        _check_format(table, column, options.time_format)
+    if reading.time_format is None:
+        _check_short_digits(table, column)
+    else:
+        _check_format(table, column, reading.time_format)
     return TimeColumn((column.name,), column.sql, False, note)
 
 
@@ -356,7 +362,7 @@ def check_filled(table: Table, name: str, sql: str) -> None:
         )
 
 
-def are_weeks(table: Table, column: Column, options: ReadOptions) -> bool:
+def are_weeks(table: Table, column: Column, reading: Reading) -> bool:
     """Return whether a column of integers contains a year and a week, such as 202152.
 
     The numbers have the form of years from 1900 to 2099 and weeks from 1 to 53. Unless the name of
@@ -379,10 +385,10 @@ def are_weeks(table: Table, column: Column, options: ReadOptions) -> bool:
     )  # fmt: skip
     if not all_fit:
         return False
-    known = () if options.roles is None else options.roles.time_formats
+    known = () if reading.trained is None else reading.trained.time_formats
     words = set(re.split("[^a-z]+", fold_name(column.name)))
     is_named = bool(words & set(WEEK_NAMES)) or "week" in fold_name(column.name)
-    return is_named or WEEKS in (options.time_format, *known) or (latest > 31 and years > 1)
+    return is_named or WEEKS in (reading.time_format, *known) or (latest > 31 and years > 1)
 
 
 def _week_column(table: Table, column: Column) -> TimeColumn:
@@ -407,49 +413,62 @@ def _week_column(table: Table, column: Column) -> TimeColumn:
     return TimeColumn((column.name,), sql, True, note, WEEKS)
 
 
-def _digits_of_dates(
-    table: Table, column: Column, options: ReadOptions, *, is_date: bool = False
-) -> tuple[str, str] | None:
+def _digits_of_dates(table: Table, column: Column) -> tuple[str, str] | None:
     """Return SQL that reads integers such as 20011229, 200112 or 2001122923 as dates, and their
-    format.
-
-    Return None if some values are not such dates from 1900 to 2099. If neither the user nor the
-    training table indicates such dates, also return None if the difference between consecutive
-    values is constant.
-
-    Args:
-        table: the rows.
-        column: a column of numbers.
-        options: the options for reading the table.
-        is_date: whether only dates with a day and without a time of day are read, even if the
-            difference is constant.
-    """
-    value = column.sql
-    low, high, fraction = table.one(
-        f"SELECT min({value}), max({value}), count(*) FILTER ({value} <> round({value}))"
-        f" FROM {ROWS}"
-    )
-    if fraction or low is None:
+    format. Return None if some values are not such dates from 1900 to 2099."""
+    low, high, broken = table.measure(*column.range, column.broken_count)
+    if broken or low is None:
         return None
     forms = DIGITS_OF_DATES.items()
     form = next((form for form, (least, most) in forms if least <= low and high <= most), None)
-    if form is None or (is_date and form != "%Y%m%d"):
+    if form is None:
         return None
-    known = (options.time_format, *(() if options.roles is None else options.roles.time_formats))
-    if not is_date and form not in known and _has_constant_steps(table, value):
-        return None
-    digits = f"CAST(CAST({value} AS BIGINT) AS VARCHAR)"
+    digits = f"CAST(CAST({column.sql} AS BIGINT) AS VARCHAR)"
     sql = f"CAST(try_strptime({digits}, {literal(form)}) AS TIMESTAMP)"
     wrong = table.one(f"SELECT count(*) FILTER ({sql} IS NULL) FROM {ROWS}")[0]
     return None if wrong else (f"({sql})", form)
 
 
-def _has_constant_steps(table: Table, value: str) -> bool:
-    (steps,) = table.one(
-        f"SELECT count(DISTINCT v - before) FROM (SELECT {value} AS v, lag({value}) OVER (ORDER BY"
-        f" {ROW}) AS before FROM {ROWS})"
-    )
-    return bool(steps < 2)
+def _check_short_digits(table: Table, column: Column) -> None:
+    """Check that integers are not dates or times of day in a format of `SHORT_DIGITS`.
+
+    They are if they are spaced more evenly as times than as numbers, or if they are days of the
+    year that are evenly spaced within each of several years.
+
+    Raises:
+        AmbiguousData: if the integers are such dates or times of day.
+    """
+    low, high, broken = table.measure(*column.range, column.broken_count)
+    for form, (least, most, size, gain) in SHORT_DIGITS.items():
+        if broken or low is None or low < least or high > most:
+            continue
+        digits = f"printf('%0{size}d', CAST({column.sql} AS BIGINT))"
+        time = f"try_strptime({digits}, {literal(form)})"
+        steps = (
+            f"(SELECT v, v - lag(v) OVER (ORDER BY v) AS dv, epoch(t - lag(t) OVER (ORDER BY v)) AS"
+            f" dt, v // 1000 = lag(v) OVER (ORDER BY v) // 1000 AS alike FROM (SELECT DISTINCT"
+            f" CAST({column.sql} AS BIGINT) AS v, {time} AS t FROM {ROWS}))"
+        )
+        wrong, shown = table.one(
+            f"SELECT count(*) FILTER (strftime({time}, {literal(form)}) IS DISTINCT FROM {digits}),"
+            f" first(strftime({time}, '{'%H:%M' if size == 4 else '%Y-%m-%d'}') ORDER BY {ROW})"
+            f" FROM {ROWS}"
+        )
+        gained, rows, within, kinds, years = table.one(
+            f"SELECT count(*) FILTER (dt = (SELECT min(dt) FROM {steps})) - count(*) FILTER (dv ="
+            f" (SELECT min(dv) FROM {steps})), count(*), count(*) FILTER (alike), count(DISTINCT"
+            f" dv) FILTER (alike), count(DISTINCT v // 1000) FROM {steps}"
+        )
+        begins_anew = size == 7 and within >= 3 and kinds == 1 and years > 1
+        if wrong or rows < 3 or not (gained >= gain or begins_anew):
+            continue
+        kind = "times of day without colons" if size == 4 else "dates without dashes"
+        raise AmbiguousData(
+            f"{table.name}: the numbers in column {column.name!r} look like {kind}. Write them as"
+            f" {shown}; or, to take the rows in order, set {setting('time', None)} and"
+            f" {setting('ignore', [column.name])}.",
+            ({"time": "none", "ignore": column.name},),
+        )
 
 
 def _has_times_of_day(table: Table, column: Column) -> bool:
@@ -458,9 +477,7 @@ def _has_times_of_day(table: Table, column: Column) -> bool:
     return has_type or column.kind != "number"
 
 
-def combine_time_columns(
-    table: Table, columns: Sequence[Column], options: ReadOptions
-) -> TimeColumn:
+def combine_time_columns(table: Table, columns: Sequence[Column], reading: Reading) -> TimeColumn:
     """Combine several columns into the times of the rows. The columns contain the year, the month
     and so on, or a date and then an hour or a time of day. Hour 24 is hour 0 of the next day.
 
@@ -471,7 +488,7 @@ def combine_time_columns(
     """
     names = tuple(column.name for column in columns)
     first, *others = columns
-    date, note = _date_sql(table, first, options)
+    date, note = _date_sql(table, first, reading)
     if date is not None:
         if len(others) > 1 or not _has_times_of_day(table, others[0]):
             _check_units(table, names[1:], UNITS[3:])
@@ -481,7 +498,7 @@ def combine_time_columns(
         _check_units(table, names, UNITS)
         for column in columns:
             if column.kind in ("words", "time"):
-                word = first_non_number(table, column, options)
+                word = first_non_number(table, column, reading)
                 raise DataError(f"{table.name}: {word}. Correct the cell, or leave the column out.")
         year, month, day = [*(_integer_sql(column) for column in columns[:3]), "1"][:3]
         date = f"try_strptime(printf('%04d-%02d-%02d', {year}, {month}, {day}), '%Y-%m-%d')"
@@ -498,14 +515,14 @@ def combine_time_columns(
     return TimeColumn(names, sql, True, note)
 
 
-def _date_sql(table: Table, column: Column, options: ReadOptions) -> tuple[str | None, str]:
+def _date_sql(table: Table, column: Column, reading: Reading) -> tuple[str | None, str]:
     """Return SQL for the dates in the first of several time columns, and a note for the user. The
     SQL is None if the column contains the year."""
     if column.kind in ("time", "words"):
-        date = to_time_column(table, column, options)
+        date = to_time_column(table, column, reading)
         return date.sql, date.note
-    digits = _digits_of_dates(table, column, options, is_date=True)
-    return None if digits is None else digits[0], ""
+    digits = _digits_of_dates(table, column)
+    return digits[0] if digits is not None and digits[1] == "%Y%m%d" else None, ""
 
 
 def _check_units(table: Table, names: Sequence[str], units: Sequence[str]) -> None:

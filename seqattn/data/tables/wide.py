@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.chunk import DATES, Chunk, Ragged, join_names, select_features, to_offsets
-from seqattn.data.column_roles import WIDE_LAYOUT, ColumnRoles
-from seqattn.data.reading import ReadOptions
+from seqattn.data.chunk import DATES, Chunk, Ragged, to_offsets
+from seqattn.data.reading import LONG_LAYOUT, WIDE_LAYOUT, Reading, join_names
+from seqattn.data.sentinels import SentinelCounter
 from seqattn.data.setting_names import setting
 from seqattn.data.tables.casting import infer_columns, trimmed
-from seqattn.data.tables.columns import Column, check_cells, first_non_number
+from seqattn.data.tables.columns import (
+    Column,
+    LeftOutColumn,
+    check_cells,
+    first_non_number,
+    shown_decimal,
+)
 from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, fold_name, known_names
-from seqattn.data.tables.sentinels import check_sentinels
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.text import DATE, MONTH, NUMBER
 from seqattn.data.tables.times import FORMATS, other_formats, parse_date
@@ -33,23 +38,149 @@ MIN_STEPS = 3
 identifies the rows."""
 
 
-@dataclass(frozen=True)
-class WideLayout:
-    """The columns of a wide table.
+CHUNK_CELLS = 2**22
+"""Maximum number of cells in a chunk of several rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class WideTable:
+    """A wide table with the roles of its columns.
 
     Attributes:
-        series: names of the series id columns; empty if the row number is the id.
+        table: the rows.
+        reading: how the table is read. If it names no series columns, the row number is the id.
         features: names of the features.
         cells: names of the columns, ordered by step and, within a step, by feature.
         steps: (L,) time of each step, as numbers or dates, or None if the first step is 0 or 1.
         notes: notes for the user.
+        columns: the columns in `cells`, or () before `with_columns`.
+        ignored, reasons: empty, see `LongTable`.
     """
 
-    series: tuple[str, ...]
+    table: Table
+    reading: Reading
     features: tuple[str, ...]
     cells: tuple[str, ...]
     steps: NDArray[Any] | None
     notes: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    ignored: Mapping[str, LeftOutColumn] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, table: Table, reading: Reading, series: tuple[str, ...], features: tuple[str, ...],
+        cells: tuple[str, ...], steps: NDArray[Any] | None, notes: tuple[str, ...],
+    ) -> WideTable:  # fmt: skip
+        """Complete the reading of a table by its layout and its columns."""
+        found = replace(
+            reading, layout=WIDE_LAYOUT, series=series, time=(), features=features,
+            delimiter=table.delimiter,
+        )  # fmt: skip
+        return cls(table, found, features, cells, steps, notes)
+
+    def with_columns(self) -> WideTable:
+        """Return the table with its columns of numbers.
+
+        Raises:
+            DataError: if a cell is not a number.
+        """
+        # The cells are numbers, no times.
+        columns = infer_columns(self.table, replace(self.reading, time=()), self.cells)
+        for column in columns.values():
+            check_cells(self.table, column)
+            if column.kind in ("words", "time"):
+                word = first_non_number(self.table, column, self.reading)
+                raise DataError(
+                    f"{self.table.name}: {word}. Correct the cell; or, if a row is not a sequence,"
+                    " set data.layout to long."
+                )
+        if self.reading.group is not None:
+            check_names(self.table, [self.reading.group], "data.group")
+        numbers = tuple(columns.values())
+        reading = replace(self.reading, decimal=shown_decimal(self.table, numbers))
+        return replace(self, columns=numbers, reading=reading)
+
+    def chunks(self, *, whole: bool = False) -> Iterator[Chunk]:
+        """Yield the sequences in chunks.
+
+        Args:
+            whole: whether to yield all sequences as one chunk.
+
+        Raises:
+            AmbiguousData: if a feature of a training table contains a number such as -999 that is
+                far from its other values.
+            NoRows: if the table has no rows.
+        """
+        table, reading, group = self.table, self.reading, self.reading.group
+        (last,) = table.measure(f"max({ROW})")
+        if last is None:
+            raise NoRows(f"{table.name}: has a header but no rows.")
+        columns, F = self.columns, len(self.features)
+        names = [*reading.series_columns, *([] if group is None else [group])]
+        values = ", ".join(f"{column.sql} AS v{i}" for i, column in enumerate(columns))
+        extra = "".join(f", {trimmed(table.text(name))} AS w{i}" for i, name in enumerate(names))
+        at_once = last if whole else max(1, CHUNK_CELLS // len(self.cells))
+        marks = SentinelCounter(table.name, reading)
+        for first in range(1, last + 1, at_once):
+            found = table.connection.execute(
+                f"SELECT {ROW} AS r, {values}{extra} FROM {ROWS} WHERE {ROW} >= {first} AND"
+                f" {ROW} < {first + at_once} ORDER BY {ROW}"
+            ).fetchnumpy()
+            rows = np.asarray(found["r"])
+            if not len(rows):
+                continue
+            cells = np.stack(
+                [np.ma.filled(found[f"v{i}"], np.nan) for i in range(len(self.cells))], axis=1
+            ).reshape(len(rows), -1, F)
+            words = {
+                name: self._filled_words(found[f"w{i}"], rows, name) for i, name in enumerate(names)
+            }
+            chunk = self._chunk(rows, cells, words)
+            more = marks.add(chunk.points)
+            yield replace(chunk, reading=reading, notes=(*chunk.notes, *more))
+        marks.check()
+
+    def _filled_words(self, found: Any, rows: NDArray[Any], name: str) -> tuple[str, ...]:
+        """Return the words of a column.
+
+        Raises:
+            DataError: if a cell is empty, unless several columns form the id.
+        """
+        words = np.ma.filled(found, "")
+        empty = np.flatnonzero(words == "")
+        series = self.reading.series_columns
+        if empty.size and (name not in series or len(series) == 1):
+            line = self.table.line(int(rows[empty[0]]))
+            raise DataError(f"{self.table.name}: {line}, column {name!r} is empty.")
+        return tuple(map(str, words))
+
+    def _chunk(
+        self, rows: NDArray[Any], cells: NDArray[Any], words: dict[str, tuple[str, ...]]
+    ) -> Chunk:
+        """Convert rows to sequences. Steps without values at the end of a row are padding."""
+        n, L, F = cells.shape
+        empty = np.isnan(cells).all(axis=2)
+        lengths = L - np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
+        offsets = to_offsets(lengths)
+        valid = np.arange(L) < lengths[:, None]
+
+        def where(row: int, feature: int) -> str:
+            k = int(np.searchsorted(offsets, row, side="right")) - 1
+            column = self.cells[(row - int(offsets[k])) * F + feature]
+            return f"{self.table.line(int(rows[k]))}, column {column!r}"
+
+        series, group = self.reading.series_columns, self.reading.group
+        parts = tuple(zip(*(words[name] for name in series), strict=True))
+        ids = tuple("/".join(filter(None, part)) for part in parts)
+        return Chunk(
+            ids=ids or tuple(map(str, rows.tolist())),
+            points=Ragged(cells[valid], offsets, self.features), where=where,
+            order=None if self.steps is None else np.broadcast_to(self.steps, (n, L))[valid],
+            groups=None if group is None else words[group],
+            notes=(*self.table.notes, *self.notes), is_wide=True,
+            id_parts=parts if len(series) > 1 else None,
+        )  # fmt: skip
 
 
 def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:
@@ -63,58 +194,58 @@ def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:
     return values_
 
 
-def wide_layout(table: Table, options: ReadOptions) -> WideLayout | None:
-    """Return the layout of a wide table, or None if the table is long.
+def find_wide_table(table: Table, reading: Reading) -> WideTable | None:
+    """Return a table as a wide table, or None if the table is long.
 
     Raises:
         DataError: if a wide table lacks a column, such as the column for a step of a feature.
         AmbiguousData: if the format of the dates in the header is ambiguous, or if the columns can
             be steps or features.
     """
-    if options.layout == "long":
+    if reading.layout == LONG_LAYOUT:
         return None
-    given = _given_series(table, options)
-    assigned = {*options.ignore, options.group, *(given or ())}
+    given = _given_series(table, reading)
+    assigned = {*reading.ignore, reading.group, *(given or ())}
     others = [cell for cell in table.header if cell not in assigned]
-    dates = _date_columns(table, others, options)
+    dates = _date_columns(table, others, reading)
     if not dates:
         series = _single_id_column(table) if given is None else given
-        return _layout_of_steps(table, options, [c for c in others if c not in series], series)
+        return _layout_of_steps(table, reading, [c for c in others if c not in series], series)
     rest = [cell for cell in others if cell not in dates]
     series = _id_columns(table, rest) if given is None else given
     steps = np.array(list(dates.values()), dtype=DATES)
     notes = _left_out([cell for cell in rest if cell not in series])
-    return WideLayout(series, ("value",), tuple(dates), steps, notes)
+    return WideTable.of(table, reading, series, ("value",), tuple(dates), steps, notes)
 
 
-def _given_series(table: Table, options: ReadOptions) -> tuple[str, ...] | None:
+def _given_series(table: Table, reading: Reading) -> tuple[str, ...] | None:
     """Return the series id columns that the user set, or None if they are to be detected.
 
     Raises:
         DataError: if the user set the layout to wide, and a column is missing.
     """
-    if options.series == "auto":
+    if reading.series == "auto":
         return None
-    named = [n for n in options.series if n in table.header or options.layout == "wide"]
+    named = [n for n in reading.series if n in table.header or reading.layout == "wide"]
     check_names(table, named, "data.series")
     return tuple(named)
 
 
 def _layout_of_steps(
-    table: Table, options: ReadOptions, others: Sequence[str], series: tuple[str, ...]
-) -> WideLayout | None:
-    """Return the layout of a table with column names that contain a feature and a step, or None if
-    the table is long.
+    table: Table, reading: Reading, others: Sequence[str], series: tuple[str, ...]
+) -> WideTable | None:
+    """Return a table with column names that contain a feature and a step, or None if the table is
+    long.
 
     Args:
         table: the rows.
-        options: the options for reading the table.
+        reading: how to read the table.
         others: names of the columns without another role.
         series: names of the columns that may identify the sequences.
     """
     steps = wide_columns(others)
-    if options.layout == "auto" and not _is_wide(table, options, others, steps, series):
-        joint = _joint_id_columns(table, options, others, steps, series)
+    if reading.layout == "auto" and not _is_wide(table, reading, others, steps, series):
+        joint = _joint_id_columns(table, reading, others, steps, series)
         if not joint:
             return None
         series, others = joint, [name for name in others if name not in joint]
@@ -126,17 +257,17 @@ def _layout_of_steps(
             " (--set data.layout=long)."
         )
     stems = list(dict.fromkeys(feature for feature, _ in steps))
-    features, notes = select_features(stems, options, f"{table.name}: no column", values_)
+    features, notes = reading.select_features(stems, f"{table.name}: no column", values_)
     every = _step_range(table, steps, features)
     cells = tuple(steps[feature, step] for step in every for feature in features)
     notes += _left_out([cell for cell in others if cell not in steps.values()])
-    if options.layout == "auto" and not series:
+    if reading.layout == "auto" and not series:
         notes += (
             f"a row is read as a sequence of up to {len(every)} points; if it is one point, set"
             " data.layout to long",
         )
     named = None if every[0] in (0, 1) else np.array(every, dtype=np.float64)
-    return WideLayout(series, features, cells, named, notes)
+    return WideTable.of(table, reading, series, features, cells, named, notes)
 
 
 def _left_out(names: Sequence[str]) -> tuple[str, ...]:
@@ -188,7 +319,7 @@ def _id_columns(table: Table, rest: Sequence[str]) -> tuple[str, ...]:
 
 
 def _joint_id_columns(
-    table: Table, options: ReadOptions, others: Sequence[str], steps: dict[tuple[str, int], str],
+    table: Table, reading: Reading, others: Sequence[str], steps: dict[tuple[str, int], str],
     series: Sequence[str],
 ) -> tuple[str, ...]:  # fmt: skip
     """Return the columns that together identify the rows of a table such as store, item, d_1, d_2,
@@ -198,8 +329,8 @@ def _joint_id_columns(
         AmbiguousData: if one of these columns contains numbers, which may identify the rows by
             chance.
     """
-    has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
-    if has_time or options.features is not None or options.series != "auto":
+    has_time = bool(known_names(others, TIME_NAMES)) if reading.time == "auto" else reading.time
+    if has_time or reading.features is not None or reading.series != "auto":
         return ()
     names = [*series, *(name for name in others if name not in steps.values())]
     if len(names) < 2 or not _are_counted(steps):
@@ -250,7 +381,7 @@ def _has_words(table: Table, name: str) -> bool:
     return bool(table.one(f"SELECT count({number}) FROM {ROWS}")[0] == 0)
 
 
-def _date_columns(table: Table, others: Sequence[str], options: ReadOptions) -> dict[str, str]:
+def _date_columns(table: Table, others: Sequence[str], reading: Reading) -> dict[str, str]:
     """Return the ISO date of each column whose name is a date, in the order of time. The result is
     empty unless two or more names are dates, all of one format.
 
@@ -263,7 +394,7 @@ def _date_columns(table: Table, others: Sequence[str], options: ReadOptions) -> 
     ]  # fmt: skip
     if len(named) < 2:
         return {}
-    found = _dates_by_format(named, options.time_format)
+    found = _dates_by_format(named, reading.time_format)
     sorted_ = {form: dates for form, dates in found.items() if dates == sorted(dates)}
     possible = sorted_ or found
     if len(possible) > 1:
@@ -293,18 +424,18 @@ def _dates_by_format(names: Sequence[str], time_format: str | None) -> dict[str,
 
 
 def _is_wide(
-    table: Table, options: ReadOptions, others: Sequence[str], steps: dict[tuple[str, int], str],
+    table: Table, reading: Reading, others: Sequence[str], steps: dict[tuple[str, int], str],
     series: Sequence[str],
 ) -> bool:  # fmt: skip
     """Return whether a table is wide.
 
     A wide table has no time column, and at least one of its features has two or more steps. The
     values of the series id column are unique. If there is no such column, all columns have steps,
-    and all features have the same consecutive steps. If the options contain feature names, the
+    and all features have the same consecutive steps. If the reading contains feature names, the
     table is wide if all of these features have steps, and long if all of them are columns.
     """
-    requested = set(options.features or ())
-    has_time = bool(known_names(others, TIME_NAMES)) if options.time == "auto" else options.time
+    requested = set(reading.features or ())
+    has_time = bool(known_names(others, TIME_NAMES)) if reading.time == "auto" else reading.time
     if has_time or (requested and requested <= set(table.header)):
         return False
     of_feature = _steps_of_features(steps)
@@ -325,117 +456,3 @@ def _steps_of_features(steps: Iterable[tuple[str, int]]) -> dict[str, list[int]]
     for feature, step in steps:
         values_.setdefault(feature, []).append(step)
     return values_
-
-
-CHUNK_CELLS = 2**22
-"""Maximum number of cells in a chunk of several rows."""
-
-
-def wide_chunks(table: Table, wide: WideLayout, options: ReadOptions) -> Iterator[Chunk]:
-    """Yield the sequences of a wide table in chunks.
-
-    Raises:
-        DataError: if a cell is not a number, if a series id or a group is missing, or if the table
-            has no rows.
-    """
-    columns = _cell_columns(table, wide, options)
-    if options.group is not None:
-        check_names(table, [options.group], "data.group")
-    F = len(wide.features)
-    (last,) = table.measure(f"max({ROW})")
-    if last is None:
-        raise NoRows(f"{table.name}: has a header but no rows.")
-    names = [*wide.series, *([] if options.group is None else [options.group])]
-    values = ", ".join(f"{column.sql} AS v{i}" for i, column in enumerate(columns.values()))
-    extra = "".join(f", {trimmed(table.text(name))} AS w{i}" for i, name in enumerate(names))
-    at_once = max(1, CHUNK_CELLS // len(wide.cells))
-    decimal = "," if any(column.decimal == "," for column in columns.values()) else "."
-    for first in range(1, last + 1, at_once):
-        values_ = table.connection.execute(
-            f"SELECT {ROW} AS r, {values}{extra} FROM {ROWS} WHERE {ROW} >= {first} AND"
-            f" {ROW} < {first + at_once} ORDER BY {ROW}"
-        ).fetchnumpy()
-        rows = np.asarray(values_["r"])
-        if not len(rows):
-            continue
-        cells = np.stack(
-            [np.ma.filled(values_[f"v{i}"], np.nan) for i in range(len(wide.cells))], axis=1
-        ).reshape(len(rows), -1, F)
-        words = {
-            name: _filled_words(table, values_[f"w{i}"], rows, name, wide)
-            for i, name in enumerate(names)
-        }
-        yield _wide_chunk(table, wide, rows, cells, words, options.group, decimal)
-
-
-def _cell_columns(table: Table, wide: WideLayout, options: ReadOptions) -> dict[str, Column]:
-    """Return the columns of numbers by name, ordered as `wide.cells`.
-
-    Raises:
-        DataError: if a cell is not a number.
-        AmbiguousData: if a feature of a training table contains a number such as -999 that is far
-            from its other values.
-    """
-    columns = infer_columns(table, replace(options, time=None), wide.cells)  # numbers, no times
-    for column in columns.values():
-        check_cells(table, column)
-        if column.kind in ("words", "time"):
-            word = first_non_number(table, column, options)
-            raise DataError(
-                f"{table.name}: {word}. Correct the cell; or, if a row is not a sequence, set"
-                " data.layout to long."
-            )
-    F, each = len(wide.features), tuple(columns.values())
-    features = {f"feature {name!r}": each[i::F] for i, name in enumerate(wide.features)}
-    check_sentinels(table, features, options)
-    return columns
-
-
-def _filled_words(
-    table: Table, values_: Any, rows: NDArray[Any], name: str, wide: WideLayout
-) -> tuple[str, ...]:
-    """Return the words of a column that must have no empty cells, unless several columns form the
-    id."""
-    values_ = np.ma.filled(values_, "")
-    empty = np.flatnonzero(values_ == "")
-    if empty.size and (name not in wide.series or len(wide.series) == 1):
-        line = table.line(int(rows[empty[0]]))
-        raise DataError(f"{table.name}: {line}, column {name!r} is empty.")
-    return tuple(map(str, values_))
-
-
-def _wide_chunk(
-    table: Table, wide: WideLayout, rows: NDArray[Any], cells: NDArray[Any],
-    words: dict[str, tuple[str, ...]], group: str | None, decimal: str,
-) -> Chunk:  # fmt: skip
-    """Convert rows to sequences. Steps without values at the end of a row are padding."""
-    n, L, F = cells.shape
-    empty = np.isnan(cells).all(axis=2)
-    lengths = L - np.where(empty.all(axis=1), L, empty[:, ::-1].argmin(axis=1))
-    offsets = to_offsets(lengths)
-    valid = np.arange(L) < lengths[:, None]
-    values = cells[valid]
-
-    def where(row: int, feature: int) -> str:
-        k = int(np.searchsorted(offsets, row, side="right")) - 1
-        column = wide.cells[(row - int(offsets[k])) * F + feature]
-        return f"{table.line(int(rows[k]))}, column {column!r}"
-
-    parts = tuple(zip(*(words[name] for name in wide.series), strict=True))
-    return Chunk(
-        ids=tuple("/".join(filter(None, part)) for part in parts) or tuple(map(str, rows.tolist())),
-        points=Ragged(values, offsets, wide.features),
-        where=where,
-        order=None if wide.steps is None else np.broadcast_to(wide.steps, (n, L))[valid],
-        groups=None if group is None else words[group],
-        notes=(*table.notes, *wide.notes),
-        is_wide=True,
-        id_parts=parts if len(wide.series) > 1 else None,
-        roles=ColumnRoles(
-            WIDE_LAYOUT,
-            wide.series,
-            delimiter=table.delimiter,
-            decimal=decimal,
-            has_decimals=table.is_text and bool((np.abs(values - np.round(values)) > 0).any()),
-        ),
-    )

@@ -9,7 +9,7 @@ from seqattn.config import OwnFile
 from seqattn.config.data import column_names
 
 if TYPE_CHECKING:
-    from seqattn.data.column_roles import ColumnRoles
+    from seqattn.data.reading import Reading
     from seqattn.training import LoadedModel
 
 GENERATED_FORM: dict[str, Any] = {
@@ -31,12 +31,12 @@ def input_form(trained: LoadedModel) -> dict[str, Any]:
     config = trained.config.data
     if not isinstance(config, OwnFile):
         return GENERATED_FORM
-    config, roles, settings = input_config(trained), trained.spec.roles, list[str]()
-    is_wide = config.layout == "wide" or (roles is not None and roles.layout == "wide")
+    config, reading, settings = input_config(trained), trained.spec.reading, list[str]()
+    is_wide = config.layout == "wide" or (reading is not None and reading.layout == "wide")
     if is_wide:
         settings.append("data.layout=long")
-    series = _series_column(config, roles, settings, is_wide)
-    time, interval = _time_column(trained, config, roles, settings, is_wide)
+    series = _series_column(config, reading, settings, is_wide)
+    time, interval = _time_column(trained, config, reading, settings, is_wide)
     settings += _text_settings(config)
     return {
         "series": series, "time": time, "interval": interval,
@@ -58,13 +58,15 @@ def _columns(
 
 
 def _series_column(
-    config: OwnFile, roles: ColumnRoles | None, settings: list[str], is_wide: bool
+    config: OwnFile, reading: Reading | None, settings: list[str], is_wide: bool
 ) -> str | None:
     """Return the column of the series id; None if the file has no such column.
 
     If `predict` would expect a missing column, the function appends a setting to `settings`.
     """
-    columns = _columns(config.series, None if roles is None else roles.series, "sequence")
+    columns = _columns(
+        config.series, None if reading is None else reading.series_columns, "sequence"
+    )
     if is_wide or len(columns) > 1:
         settings.append("data.series=null")
         return None
@@ -72,7 +74,7 @@ def _series_column(
 
 
 def _time_column(
-    trained: LoadedModel, config: OwnFile, roles: ColumnRoles | None, settings: list[str],
+    trained: LoadedModel, config: OwnFile, reading: Reading | None, settings: list[str],
     is_wide: bool,
 ) -> tuple[str | None, int]:  # fmt: skip
     """Return the time column and the interval between rows; None and 1 if there is no such column.
@@ -81,11 +83,11 @@ def _time_column(
     column must contain numbers at an integer interval. Dates are left out, because the dates of a
     changed source are unknown and a forecast does not depend on them.
     """
-    columns = _columns(config.time, None if roles is None else roles.time, "step")
+    columns = _columns(config.time, None if reading is None else reading.time_columns, "step")
     frequency = trained.spec.frequency
     if not columns and not is_wide:
         return None, 1
-    if roles is None and config.time == ["auto"] and not is_wide:
+    if reading is None and config.time == ["auto"] and not is_wide:
         return columns[0], 1
     is_counter = frequency is not None and frequency.unit == "number" and frequency.step % 1 == 0
     if len(columns) == 1 and is_counter and not is_wide and frequency is not None:
