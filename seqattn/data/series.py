@@ -138,8 +138,23 @@ class Spans:
         """Return the ranges of the series that are not left out."""
         if series.dropped is None:
             return self
-        left = ~series.dropped[self.series_index]
-        return Spans(self.series_index[left], self.starts[left], self.lengths[left])
+        return self.select(~series.dropped[self.series_index])
+
+    def select(self, keep: NDArray[np.bool_]) -> Spans:
+        """Return the ranges for which `keep` (n,) is True."""
+        return Spans(self.series_index[keep], self.starts[keep], self.lengths[keep])
+
+    def cut(self, first: Integers, rest: Integers) -> tuple[Spans, Spans]:
+        """Return the first rows of each range, and the rest.
+
+        Args:
+            first: (n,) number of first rows.
+            rest: (n,) number of other rows.
+        """
+        return (
+            Spans(self.series_index, self.starts, first),
+            Spans(self.series_index, self.starts + first, rest),
+        )
 
     @classmethod
     def of_series(cls, series: Series, indices: Sequence[int] | Integers | None = None) -> Spans:
@@ -283,10 +298,6 @@ def regularize(
         has_key: whether messages suggest the key `data.missing`. Configs of generated tasks do not
             have this key.
         last: maximum number of rows to keep at the end of each sequence, or None to keep all.
-
-    Raises:
-        DataError: if the config rejects a missing row or an empty cell, or if such a row or cell
-            cannot be filled.
     """
     if config.spacing == "uneven":
         chunk, spacing = replace(chunk, order=None), None
