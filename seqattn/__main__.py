@@ -54,8 +54,8 @@ def _skip_scans_at_exit() -> None:
     again. A plugin may need all scans, because they close the files that the plugin left open. A
     library of `NEED_LAST_SCAN` does not need the first.
     """
-    extension = sys.modules.get("seqattn.config.extension")
-    if extension is not None and extension.SOURCES:
+    plugins = sys.modules.get("seqattn.config.plugins")
+    if plugins is not None and plugins.SOURCES:
         return
     if NEED_LAST_SCAN.isdisjoint(sys.modules):
         gc.freeze()

@@ -17,8 +17,6 @@ NEVER = 0
 
 SAMPLED: dict[str, int] = {
     "analysis/test_doctor.py::test_a_case": 3,
-    "analysis/test_predicted_attention.py::"
-    "test_weights_go_through_a_pipe_and_into_a_file_that_is_appended_to": 2,
     "analysis/test_signed_rank.py::test_every_interval_that_is_shown_covers_as_often_as_it_says": 3,
     "browser/test_arithmetic.py::test_the_stages_are_those_of_explain": NEVER,
     "browser/test_live.py::test_impossible_weights_are_refused": NEVER,
@@ -55,18 +53,9 @@ SAMPLED: dict[str, int] = {
     "data/test_window_memory.py::"
     "test_a_part_is_scored_and_written_in_memory_that_does_not_grow": NEVER,
     "data/test_writing_tables.py::test_a_forecast_has_the_form_of_its_file_and_is_read_like_it": 5,
-    "experiments/test_comparison.py::test_a_killed_comparison_ends_with_the_same_tables": NEVER,
-    "experiments/test_core_faults.py::"
-    "test_a_stop_in_the_last_picture_of_a_run_counts_the_other_runs": 2,
     "experiments/test_trackers.py::test_mlflow_has_every_epoch_once_after_a_stop": NEVER,
     "experiments/test_trackers.py::"
     "test_the_offline_file_of_wandb_has_every_epoch_once_after_a_stop": NEVER,
-    "experiments/test_worker_processes.py::"
-    "test_a_plugin_that_no_config_names_is_loaded_in_each_worker": NEVER,
-    "experiments/test_worker_faults.py::"
-    "test_a_signal_to_the_whole_group_while_workers_start_saves": NEVER,
-    "experiments/test_worker_faults.py::"
-    "test_a_full_disk_in_one_worker_stops_the_others_with_the_message": NEVER,
     "experiments/test_worker_faults.py::"
     "test_a_killed_worker_is_named_and_the_others_are_saved": NEVER,
     "experiments/test_worker_faults.py::test_workers_end_with_a_killed_parent": NEVER,
@@ -107,7 +96,6 @@ SAMPLED: dict[str, int] = {
     "training/test_engine.py::test_run_k_of_many_is_the_run_alone": 4,
     "training/test_engine.py::test_runs_innermost_are_the_same": 5,
     "training/test_engine.py::test_each_run_keeps_its_clipping_rate_and_early_stop": 3,
-    "training/test_engine.py::test_without_the_file_all_works_slower": NEVER,
     "training/test_resident_windows.py::test_windows_become_the_same_tensors": 4,
 }
 """For each test, n: about one of n cases runs; no case runs if n is `NEVER`."""

@@ -23,20 +23,13 @@ from seqattn.cli.data import data_app
 from seqattn.cli.explaining import explain_command
 from seqattn.cli.exporting import export_command
 from seqattn.cli.help_pages import CommandIndex, CommandPage
-from seqattn.cli.output import (
-    end_on_closed_pipe,
-    flush_stdout,
-    note,
-    print_key_warnings,
-    set_encoding,
-    show,
-)
+from seqattn.cli.output import flush_stdout, note, print_key_warnings, set_encoding, show
 from seqattn.cli.plotting import plot_attention
 from seqattn.cli.plugin_checks import check_plugin_command
 from seqattn.cli.predicting import evaluate_command, predict
 from seqattn.cli.reporting import doctor, report_command
 from seqattn.cli.starters import init_command
-from seqattn.cli.stop_signals import exit_on_signal
+from seqattn.cli.stop_signals import end_on_closed_pipe, exit_on_signal
 from seqattn.cli.tables import table_command
 from seqattn.cli.training import train_command
 from seqattn.cli.tuning import tune_command

@@ -10,7 +10,8 @@ import typer
 
 from seqattn.cli.completion import complete_run
 from seqattn.cli.options import ConfigFile, Device, JsonFlag, Overrides, Quiet
-from seqattn.cli.output import end_on_closed_pipe, ignore_closed_pipe, note, plain_console, show
+from seqattn.cli.output import ignore_closed_pipe, note, plain_console, show
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import CheckpointError, counted
 
 

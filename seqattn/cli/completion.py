@@ -6,10 +6,14 @@ variable `_SEQATTN_COMPLETE`. No function here may import torch, because this im
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
+import re
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 Candidates = list[tuple[str, str]]
 """Pairs (text, description). typer removes the pairs whose text does not start with the typed
@@ -116,8 +120,6 @@ def complete_reading(incomplete: str) -> Candidates:
 def _complete_key(incomplete: str, *, only_reading: bool) -> Candidates:
     """Return the matching config keys. If only one key matches, or if the typed text contains an
     equals sign, return the values of the key instead."""
-    from seqattn.config.key_values import key_values
-
     keys = key_values(only_reading=only_reading)
     if of_bash := os.environ.get(KEY_VARIABLE):
         return [(value, _one_line(text)) for value, text in keys.get(of_bash, {}).items()]
@@ -127,6 +129,48 @@ def _complete_key(incomplete: str, *, only_reading: bool) -> Candidates:
         return [(f"{each}=", _one_line(next(iter(keys[each].values())))) for each in matching]
     return [(f"{each}={value}", _one_line(text)) for each in matching
             for value, text in keys.get(each, {}).items()]  # fmt: skip
+
+
+@functools.cache
+def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]:
+    """Return the values that completion suggests for the config keys, by dotted key.
+
+    The values are YAML texts, each with the first sentence of the description of the key. If the
+    value of a key is not a section and has no fixed choices, the function suggests the default of
+    the key if this default is a number or a string, and "" otherwise. It also suggests `null` if
+    the key accepts `null`.
+
+    Args:
+        only_reading: see `is_settable`.
+    """
+    from seqattn.config import as_value
+    from seqattn.config.keys import (
+        all_keys,
+        choices,
+        field_variants,
+        is_settable,
+        key_descriptions,
+    )
+
+    keys = dict[str, dict[str, str]]()
+    for path, section, tag in all_keys():
+        if not is_settable(path, tag, only_reading=only_reading):
+            continue
+        field = section.model_fields[path[-1]]
+        types = (field.annotation, *get_args(field.annotation))
+        values = [as_value(each) for each in choices(field)]
+        if bool in types:
+            values += ["true", "false"]
+        elif not values and not field_variants(section, path[-1]):
+            has_text = isinstance(field.default, str | int | float)
+            values.append(as_value(field.default) if has_text else "")
+        if type(None) in types:
+            values.append("null")
+        description = " ".join(key_descriptions(section)[path[-1]].split())
+        sentence = re.split(r"\.(?: (?=[A-Z])|$)", description)[0]
+        for value in values:
+            keys.setdefault(".".join(path), {}).setdefault(value, sentence)
+    return keys
 
 
 def _one_line(text: str) -> str:

@@ -9,7 +9,8 @@ import typer
 
 from seqattn.cli.help_pages import CommandIndex, CommandPage
 from seqattn.cli.options import ConfigFile, OptionalConfig, Overrides
-from seqattn.cli.output import end_on_closed_pipe, open_text_output, show, write_data
+from seqattn.cli.output import open_text_output, show, write_data
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import counted
 
 config_app = typer.Typer(
@@ -103,7 +104,7 @@ def config_schema(
     import json
 
     from seqattn.config import json_schema
-    from seqattn.config.manual import render_manual
+    from seqattn.config.keys import render_manual
 
     if output is None:
         end_on_closed_pipe()

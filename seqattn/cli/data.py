@@ -11,7 +11,8 @@ import typer
 
 from seqattn.cli.help_pages import CommandIndex, CommandPage
 from seqattn.cli.options import ConfigFile, Overrides, grouped_options
-from seqattn.cli.output import end_on_closed_pipe, ignore_closed_pipe, note, show
+from seqattn.cli.output import ignore_closed_pipe, note, show
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import DataError, UsageError, counted
 
 if TYPE_CHECKING:
@@ -335,6 +336,10 @@ def sample(
     except DataError as error:
         raise UsageError(str(error)) from None
     sequences = getattr(load_data(task), part)
+    if sequences.source_space.symbols:
+        raise UsageError(
+            f"{config}: its sequences are symbols; only sequences of vectors can be written."
+        )
     is_continuation = isinstance(task, Squares | Polygons | Lag)
     content, cut = write_sequences(sequences, form, wide=wide, is_continuation=is_continuation)
     write_output(output, content)

@@ -13,14 +13,8 @@ import typer
 
 from seqattn.cli.argument_checks import example_slice, protected_files, require_attention
 from seqattn.cli.options import RunArgument, grouped_options
-from seqattn.cli.output import (
-    end_on_closed_pipe,
-    escape_controls,
-    note,
-    plain_console,
-    show,
-    write_data,
-)
+from seqattn.cli.output import escape_controls, note, plain_console, show, write_data
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import UsageError, counted
 
 if TYPE_CHECKING:
@@ -137,6 +131,7 @@ def explain_command(
     from seqattn.runs.array_files import sequence_titles
 
     _, trained = open_run(run)
+    _ = trained.spec.vectors  # raises a UsageError for a model of symbols
     require_attention(run, trained.config.model)
     part, step = load_splits(trained).test, options.step
     sequence = part.select(example_slice(options.example, len(part)))

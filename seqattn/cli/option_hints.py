@@ -18,7 +18,7 @@ def config_key_hint(option: str, arguments: Sequence[str], *, only_reading: bool
     Returns:
         `--set PATH=VALUE` for each key with this name, joined by "or"; "" if there is no such key.
     """
-    from seqattn.config.sections import all_keys, is_settable
+    from seqattn.config.keys import all_keys, is_settable
 
     name = option.lstrip("-").replace("-", "_")
     paths = dict.fromkeys(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import signal
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -159,22 +158,6 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 # --- closed pipes ---------------------------------------------------------------------------------
-
-
-def end_on_closed_pipe() -> None:
-    """Let SIGPIPE end the process (exit code 141) when the reader closes stdout (`| head`).
-
-    A command that writes files must not call this function before it has written all of them.
-
-    Raises:
-        StorageError: see `check_stdout`.
-    """
-    from seqattn.cli.stop_signals import exit_without_message
-
-    check_stdout()
-    if hasattr(signal, "SIGPIPE"):
-        sys.stdout.flush()
-        signal.signal(signal.SIGPIPE, exit_without_message)
 
 
 def check_stdout() -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqattn.cli.options import JsonFlag, Overrides, Quiet
-from seqattn.cli.output import end_on_closed_pipe, note, show
+from seqattn.cli.output import note, show
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import ContractError, counted
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import typer
 from seqattn.cli.argument_checks import protected_files
 from seqattn.cli.completion import complete_run
 from seqattn.cli.options import JsonFlag
-from seqattn.cli.output import end_on_closed_pipe, note, show
+from seqattn.cli.output import note, show
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:

@@ -1,4 +1,5 @@
-"""Signals that stop training after the current step is finished and saved."""
+"""Signals that stop training after the current step is saved, or that end a command whose output
+nobody reads any more."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from seqattn.cli.output import note
+from seqattn.cli.output import check_stdout, note
 
 CLEANUPS = (
     ("seqattn.runs.storage", "remove_unfinished"),
@@ -68,6 +69,20 @@ def exit_on_signal(number: int, message: str) -> NoReturn:
     _remove_temporary_files()
     note(f"seqattn: {signal.Signals(number).name}: {message}")
     os._exit(128 + number)
+
+
+def end_on_closed_pipe() -> None:
+    """Let SIGPIPE end the process (exit code 141) when the reader closes stdout (`| head`).
+
+    A command that writes files must not call this function before it has written all of them.
+
+    Raises:
+        StorageError: see `seqattn.cli.output.check_stdout`.
+    """
+    check_stdout()
+    if hasattr(signal, "SIGPIPE"):
+        sys.stdout.flush()
+        signal.signal(signal.SIGPIPE, exit_without_message)
 
 
 def exit_without_message(number: int, frame: Any) -> NoReturn:

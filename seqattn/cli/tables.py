@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from seqattn.cli.argument_checks import protected_files
-from seqattn.cli.output import end_on_closed_pipe, note, open_text_output
+from seqattn.cli.output import note, open_text_output
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqattn.analysis.attention_metrics import largest_weight_shares
-from seqattn.cli.output import end_on_closed_pipe, show
+from seqattn.cli.output import show
+from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.plots import run_pictures
 from seqattn.plots.attention import scale_end
 

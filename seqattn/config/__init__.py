@@ -13,28 +13,26 @@ from __future__ import annotations
 from seqattn.config import schema
 from seqattn.config.draft import (
     DEFAULT,
+    PATH_KEYS,
+    UNKNOWN_PATH,
     ConfigSource,
     Draft,
     Override,
     Resolved,
-    read_stored,
-    resolve,
-)
-from seqattn.config.mistakes import nearest
-from seqattn.config.plain import (
-    PATH_KEYS,
-    UNKNOWN_PATH,
     as_plain,
     as_value,
     config_differences,
     from_plain,
     leaves,
+    read_stored,
+    resolve,
     to_yaml,
     without_paths,
 )
+from seqattn.config.keys import all_keys, json_schema
+from seqattn.config.mistakes import nearest
 from seqattn.config.plugins import PluginChangedWarning, load_plugin
 from seqattn.config.schema import *  # noqa: F403
-from seqattn.config.sections import all_keys, json_schema
 
 __all__ = [
     "DEFAULT", "PATH_KEYS", "UNKNOWN_PATH", "ConfigSource", "Draft", "Override",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -51,6 +51,10 @@ class VariantConfig:
     series: str = ""
     at: float | None = None
 
+    def as_plain(self) -> dict[str, Any]:
+        """Return the plain data of the config without its name."""
+        return {key: value for key, value in as_plain(self.config).items() if key != "name"}
+
 
 @dataclass(frozen=True)
 class ComparisonPlan:
@@ -78,7 +82,7 @@ class ComparisonPlan:
     def as_plain(self) -> dict[str, Any]:
         """Return JSON-serializable data that identify the comparison, without the seed count."""
         return {
-            "variants": {variant.name: _identity_of(variant) for variant in self.variants},
+            "variants": {variant.name: variant.as_plain() for variant in self.variants},
             "resample_data": self.resample_data,
         }
 
@@ -135,38 +139,81 @@ def plan_comparison(
 
     Raises:
         ConfigError: if there are mistakes; the error lists the mistakes of all variants.
-        PluginError: if a plugin of the config cannot be loaded.
     """
     draft = Draft.read(source, overrides)
     draft.load_plugins()
-    path = draft.name
-    compare = _parse_section(draft.content.pop("compare", None), path)
-    design = _Design.read(path, compare, vary, along)
-    arms = design.arms()
+    compare = _read_section(draft)
+    arms, sweep = _plan_variants(draft.name, compare, vary, along)
     count = compare.seeds if seeds is None else seeds
-    _check_counts(path, len(arms), count)
-    variants, mistakes = _validate_variants(draft, arms)
-    generated = any(_is_generated(variant) for variant in variants)
-    resampled = compare.resample_data if resample_data is None else resample_data
-    given = {"vary": vary or None, "variants": vary or None, "along": along, "seeds": seeds,
-             "resample_data": resample_data}  # fmt: skip
+    if len(arms) < 2:
+        raise ConfigError(
+            f"{draft.name}: a comparison needs two variants or more, got {len(arms)}. Give --vary"
+            " PATH=A,B,... or a compare: section."
+        )
+    if count < 2:
+        raise ConfigError(
+            f"--seeds {count}: one seed cannot be compared with anything; give 2 or more (with"
+            " fewer than 6 no difference can be shown)."
+        )
+    if count * len(arms) > MAX_RUNS:
+        raise ConfigError(
+            f"{draft.name}: {len(arms)} variants of {count} seeds are {count * len(arms):,} runs;"
+            f" at most {MAX_RUNS:,} go into one comparison."
+        )
+    variants, mistakes = list[VariantConfig](), list[str]()
+    for arm in arms:
+        mistakes += [f"{arm.origin}: {key} {NOT_VARIED[key]}."
+                     for key in arm.changes if key in NOT_VARIED]  # fmt: skip
+        try:
+            config = draft.changed(arm.changes, arm.origin).resolve().config
+            variants.append(VariantConfig(arm.name, config, arm.series, arm.at))
+        except ConfigError as error:
+            mistakes += error.mistakes or [str(error)]
+    replaced = {"vary": vary or None, "variants": vary or None, "along": along, "seeds": seeds,
+                "resample_data": resample_data}  # fmt: skip
     mistakes += _check_overrides(
-        draft, {key for key, value in given.items() if value is not None}, arms
+        draft, [key for key, value in replaced.items() if value is not None], arms
     )
-    mistakes += _check_duplicates(variants)
-    mistakes += _check_data_seeds(variants) if resampled else []
+    generated = [each.config.data for each in variants if isinstance(each.config.data, Generated)]
+    resampled = compare.resample_data if resample_data is None else resample_data
+    mistakes += _check_variants(variants, [arm.name for arm in arms])
+    mistakes += [
+        f"variants differ in data.{part}_seed, but each seed draws new data"
+        " (compare.resample_data). Hold the data fixed: --fixed-data, or compare.resample_data:"
+        " false."
+        for part in PARTS
+        if resampled and len({getattr(data, f"{part}_seed") for data in generated}) > 1
+    ]
     if resample_data and not generated:
         mistakes.append("--resample-data: requires generated data, but the data are files.")
-    mistakes += _check_names([arm.name for arm in arms])
     if mistakes:
         unique = list(dict.fromkeys(mistakes))
-        raise ConfigError(f"{path}: {count_mistakes(len(unique))}.", unique)
+        raise ConfigError(f"{draft.name}: {count_mistakes(len(unique))}.", unique)
     first = variants[0].config
-    if first.seed + count - 1 > 2**63 - 1:
-        raise ConfigError(f"{path}: seed {first.seed} leaves no room for {count} seeds.")
     seeds_of_each = range(first.seed, first.seed + count)
-    key = next(iter(design.along), "")
-    return ComparisonPlan(first.name, tuple(variants), seeds_of_each, key, resampled and generated)
+    return ComparisonPlan(
+        first.name, tuple(variants), seeds_of_each, sweep, resampled and bool(generated)
+    )
+
+
+def _read_section(draft: Draft) -> Compare:
+    """Remove the section `compare` from a draft, and return it.
+
+    Raises:
+        ConfigError: if the section has mistakes; the error lists them.
+    """
+    section = draft.content.pop("compare", None)
+    try:
+        return Compare() if section is None else Compare.model_validate(section)
+    except ValidationError as error:
+        found = [
+            describe_error({**details, "loc": ("compare", *details["loc"])}, {"compare": section})
+            for details in error.errors()
+        ]
+        raise ConfigError(
+            f"{draft.name}: {count_mistakes(len(found))}.",
+            [f"{draft.name}: {'.'.join(at)}: {words}" for at, words in found],
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -186,234 +233,86 @@ class _VariantDraft:
     at: float | None
 
 
-@dataclass(frozen=True)
-class _Design:
-    """The design of a comparison: the keys that vary, and their values.
-
-    Attributes:
-        grid: the lists of values by dotted path. Every combination of values is a variant.
-        place: the origin of the grid, for messages.
-        named: the changed values of each named variant, by dotted path. If there are named
-            variants, the grid is not used.
-        along: the dotted path of the sweep key, with the list of its numbers; empty if there is no
-            sweep.
-    """
-
-    grid: Mapping[str, Sequence[Any]]
-    place: str
-    named: Mapping[str, Mapping[str, Any]]
-    along: Mapping[str, Sequence[Any]]
-
-    @classmethod
-    def read(
-        cls,
-        path: str,
-        compare: Compare,
-        vary: Grid,
-        along: Grid | None,
-    ) -> _Design:
-        """Read the design from the section `compare` of the config. The arguments `vary` and
-        `along` replace values in this section.
-
-        Raises:
-            ConfigError: if the grid or the sweep has mistakes; the error lists these mistakes.
-        """
-        mistakes: list[str] = []
-        grid = _parse_grid(vary, "--vary", mistakes) if vary else compare.vary
-        place = "--vary" if vary else "compare.vary"
-        mistakes += _check_grid(grid, place)
-        numbers = compare.along if along is None else _parse_grid(along, "--along", mistakes)
-        mistakes += _check_grid(numbers, "compare.along" if along is None else "--along")
-        if len(numbers) > 1:
-            mistakes.append(f"--along: expected one key, got {len(numbers)} keys.")
-        mistakes += [
-            f"--along {key}: {json.dumps(value)} is not a number."
-            for key, values in numbers.items()
-            for value in values
-            if isinstance(value, bool) or not isinstance(value, int | float)
-        ]
-        if mistakes:
-            raise ConfigError(f"{path}: {count_mistakes(len(mistakes))}.", mistakes)
-        return cls(grid, place, {} if vary else compare.variants, numbers)
-
-    def arms(self) -> list[_VariantDraft]:
-        """Return every variant, at every value of the sweep if there is a sweep. If there are
-        neither named variants nor a grid, each value of the sweep is a variant."""
-        variants = list(self.named.items()) or _combinations(self.grid)
-        if not self.along:
-            return [self._arm(name, changes, name, None) for name, changes in variants]
-        ((key, values),) = self.along.items()
-        return [
-            self._arm("_".join(filter(None, [name, _value_name(key, value)])),
-                      {**changes, key: value}, name, float(value))
-            for name, changes in variants or [("", {})] for value in values
-        ]  # fmt: skip
-
-    def _arm(
-        self, name: str, changes: Mapping[str, Any], series: str, at: float | None
-    ) -> _VariantDraft:
-        values = ", ".join(f"{key}={json.dumps(value)}" for key, value in changes.items())
-        origin = f"compare.variants.{name}" if self.named else f"{self.place} {values}"
-        return _VariantDraft(name, changes, origin, series, at)
-
-
-def _validate_variants(
-    draft: Draft, arms: Sequence[_VariantDraft]
-) -> tuple[list[VariantConfig], list[str]]:
-    """Return the valid variants, and the mistakes of all variants."""
-    variants, mistakes = list[VariantConfig](), list[str]()
-    for arm in arms:
-        fixed = [key for key in arm.changes if key in NOT_VARIED]
-        mistakes += [f"{arm.origin}: {key} {NOT_VARIED[key]}." for key in fixed]
-        try:
-            config = draft.changed(arm.changes, arm.origin).resolve().config
-            variants.append(VariantConfig(arm.name, config, arm.series, arm.at))
-        except ConfigError as error:
-            mistakes += error.mistakes or [str(error)]
-    return variants, mistakes
-
-
-def _check_overrides(
-    draft: Draft, given: Collection[str], arms: Sequence[_VariantDraft]
-) -> list[str]:
-    """Return a mistake for each override that has no effect.
+def _plan_variants(
+    path: str, compare: Compare, vary: Grid, along: Grid | None
+) -> tuple[list[_VariantDraft], str]:
+    """Return every variant, at every value of the sweep if there is a sweep, and the sweep key. If
+    there are neither named variants nor a grid, each value of the sweep is a variant.
 
     Args:
-        draft: the draft with the overrides.
-        given: the keys of the section `compare` that options of the command replace.
-        arms: the variants.
-    """
-    changed = [{tuple(key.split(".")) for key in arm.changes} for arm in arms]
-    by_variants = [
-        origin
-        for path, origin in draft.overrides.items()
-        if all(any(path[:length] in keys for length in range(len(path) + 1)) for keys in changed)
-    ]
-    by_options = [origin for key in given for origin in draft.overrides_at(("compare", key))]
-    return [
-        f"{origin}: has no effect, because {what} this key. Give only one of the two."
-        for origins, what in ((by_variants, "every variant sets"),
-                              (by_options, "another option replaces"))
-        for origin in origins
-    ]  # fmt: skip
-
-
-def _check_counts(path: str, arms: int, count: int) -> None:
-    """Check the number of variants and seeds.
+        path: the path of the config, for messages.
+        compare: the section `compare` of the config.
+        vary, along: see `plan_comparison`.
 
     Raises:
-        ConfigError: if there are too few variants or seeds, or too many runs.
+        ConfigError: if the grid or the sweep has mistakes; the error lists these mistakes.
     """
-    if arms < 2:
-        raise ConfigError(
-            f"{path}: a comparison needs two variants or more, got {arms}. Give --vary"
-            " PATH=A,B,... or a compare: section."
-        )
-    if count < 2:
-        raise ConfigError(
-            f"--seeds {count}: one seed cannot be compared with anything; give 2 or more (with"
-            " fewer than 6 no difference can be shown)."
-        )
-    if count * arms > MAX_RUNS:
-        raise ConfigError(
-            f"{path}: {arms} variants of {count} seeds are {count * arms:,} runs; at most"
-            f" {MAX_RUNS:,} go into one comparison."
-        )
-
-
-def _check_duplicates(variants: Sequence[VariantConfig]) -> list[str]:
-    seen: dict[str, str] = {}
-    pairs = [(seen.setdefault(json.dumps(_identity_of(variant)), variant.name), variant.name)
-             for variant in variants]  # fmt: skip
-    return [f"variants {a} and {b} are the same config." for a, b in pairs if a != b]
-
-
-def _check_names(names: Sequence[str]) -> list[str]:
-    files = [name for name in names if name.lower() in FILES]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    return [
-        *(f"a variant cannot have the name {name}, which is a file of the comparison's folder; name"
-          " it under compare.variants." for name in files),
-        *(f"two variants would have the name {name}; name them under compare.variants."
-          for name in twice),
-    ]  # fmt: skip
-
-
-def _is_generated(variant: VariantConfig) -> bool:
-    return isinstance(variant.config.data, Generated)
-
-
-def _check_data_seeds(variants: Sequence[VariantConfig]) -> list[str]:
-    """Return a mistake for each part of the data for which the variants have different seeds."""
-    generated = [variant.config.data for variant in variants if _is_generated(variant)]
-    return [
-        f"variants differ in data.{part}_seed, but each seed draws new data"
-        " (compare.resample_data). Hold the data fixed: --fixed-data, or compare.resample_data:"
-        " false."
-        for part in PARTS
-        if len({getattr(data, f"{part}_seed") for data in generated}) > 1
+    mistakes: list[str] = []
+    place = "--vary" if vary else "compare.vary"
+    grid = _read_grid(vary or compare.vary, place, mistakes)
+    sweep = _read_grid(
+        compare.along if along is None else along,
+        "compare.along" if along is None else "--along", mistakes,
+    )  # fmt: skip
+    if len(sweep) > 1:
+        mistakes.append(f"--along: expected one key, got {len(sweep)} keys.")
+    mistakes += [
+        f"--along {key}: {json.dumps(value)} is not a number."
+        for key, values in sweep.items()
+        for value in values
+        if isinstance(value, bool) or not isinstance(value, int | float)
     ]
+    if mistakes:
+        raise ConfigError(f"{path}: {count_mistakes(len(mistakes))}.", mistakes)
+    named = {} if vary else compare.variants
+    variants: list[tuple[str, Mapping[str, Any]]] = list(named.items())
+    if not variants and grid:
+        for combination in itertools.product(*grid.values()):
+            changes = dict(zip(grid, combination, strict=True))
+            variants.append(("_".join(itertools.starmap(_value_name, changes.items())), changes))
+    (key, numbers), *_ = [*sweep.items(), ("", [None])]
+    arms = list[_VariantDraft]()
+    for series, constant in variants or ([("", {})] if sweep else []):
+        for number in numbers:
+            name, at, changes = series, None, dict(constant)
+            if sweep:
+                changes[key] = number
+                name, at = "_".join(filter(None, [series, _value_name(key, number)])), float(number)
+            values = ", ".join(f"{key}={json.dumps(value)}" for key, value in changes.items())
+            origin = f"compare.variants.{name}" if named else f"{place} {values}"
+            arms.append(_VariantDraft(name, changes, origin, series, at))
+    return arms, key
 
 
-def _parse_section(section: Any, path: str) -> Compare:
-    if section is None:
-        return Compare()
-    try:
-        return Compare.model_validate(section)
-    except ValidationError as error:
-        found = [describe_error({**details, "loc": ("compare", *details["loc"])})
-                 for details in error.errors()]  # fmt: skip
-        raise ConfigError(
-            f"{path}: {count_mistakes(len(found))}.",
-            [f"{path}: {'.'.join(at)}: {words}" for at, words in found],
-        ) from None
-
-
-def _parse_grid(given: Grid, option: str, mistakes: list[str]) -> dict[str, list[Any]]:
-    """Parse the strings of the option `--vary` or `--along`; see `Grid` and `read_yaml_list`. If
-    `given` is a mapping, convert it to a dict of lists."""
-    if isinstance(given, Mapping):
-        return {key: list(values) for key, values in given.items()}
+def _read_grid(given: Grid, option: str, mistakes: list[str]) -> dict[str, list[Any]]:
+    """Return the values of each key of a grid; see `Grid` and `read_yaml_list`. Add the mistakes in
+    the grid to `mistakes`."""
     grid: dict[str, list[Any]] = {}
+    if isinstance(given, Mapping):
+        grid = {key: list(values) for key, values in given.items()}
+        given = ()
     for setting in [given] if isinstance(given, str) else given:
         dotted, equals, text = setting.partition("=")
         key = dotted.strip()
         if not equals or not key:
             mistakes.append(f"{option} {setting}: expected PATH=A,B,..., such as"
                             " model.hidden_dim=4,16.")  # fmt: skip
-            continue
-        if key in grid:
+        elif key in grid:
             mistakes.append(f"{option} {key}: is given twice; give all its values at once.")
-            continue
-        try:
-            values = read_yaml_list(text, f"{option} {setting}")
-        except ConfigError as error:
-            mistakes.append(str(error))
-            continue
-        grid[key] = values
-    return grid
-
-
-def _check_grid(grid: Mapping[str, Sequence[Any]], place: str) -> list[str]:
-    mistakes = []
+        else:
+            try:
+                grid[key] = read_yaml_list(text, f"{option} {setting}")
+            except ConfigError as error:
+                mistakes.append(str(error))
     for key, values in grid.items():
         texts = [json.dumps(value, sort_keys=True) for value in values]
         twice = sorted({text for text in texts if texts.count(text) > 1})
         if not values:
-            mistakes.append(f"{place} {key}: names no values to compare.")
+            mistakes.append(f"{option} {key}: names no values to compare.")
         if not all(key.split(".")):
-            mistakes.append(f"{place} {key}: is not a dotted key such as model.hidden_dim.")
-        mistakes += [f"{place} {key}: has the value {text} twice." for text in twice]
-    return mistakes
-
-
-def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return a pair (name, changes) for every combination of values."""
-    combinations = itertools.product(*grid.values()) if grid else ()
-    arms = [dict(zip(grid, values, strict=True)) for values in combinations]
-    return [
-        ("_".join(itertools.starmap(_value_name, changes.items())), changes) for changes in arms
-    ]
+            mistakes.append(f"{option} {key}: is not a dotted key such as model.hidden_dim.")
+        mistakes += [f"{option} {key}: has the value {text} twice." for text in twice]
+    return grid
 
 
 def _value_name(key: str, value: Any) -> str:
@@ -426,7 +325,40 @@ def _value_name(key: str, value: Any) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", value).strip("-.") or "empty"
 
 
-def _identity_of(variant: VariantConfig) -> dict[str, Any]:
-    plain = as_plain(variant.config)
-    del plain["name"]
-    return plain
+def _check_overrides(
+    draft: Draft, replaced: Sequence[str], arms: Sequence[_VariantDraft]
+) -> list[str]:
+    """Return a mistake for each override that has no effect.
+
+    Args:
+        draft: the draft with the overrides.
+        replaced: the keys of the section `compare` that options of the command replace.
+        arms: the variants.
+    """
+    changed = [{tuple(key.split(".")) for key in arm.changes} for arm in arms]
+    by_variants = [
+        origin
+        for path, origin in draft.overrides.items()
+        if all(any(path[:length] in keys for length in range(len(path) + 1)) for keys in changed)
+    ]
+    by_options = [origin for key in replaced for origin in draft.overrides_at(("compare", key))]
+    return [
+        f"{origin}: has no effect, because {what} this key. Give only one of the two."
+        for origins, what in ((by_variants, "every variant sets"),
+                              (by_options, "another option replaces"))
+        for origin in origins
+    ]  # fmt: skip
+
+
+def _check_variants(variants: Sequence[VariantConfig], names: Sequence[str]) -> list[str]:
+    """Return a mistake for each name that cannot be that of a folder, and for equal variants."""
+    seen: dict[str, str] = {}
+    pairs = [(seen.setdefault(json.dumps(variant.as_plain()), variant.name), variant.name)
+             for variant in variants]  # fmt: skip
+    return [
+        *(f"variants {a} and {b} are the same config." for a, b in pairs if a != b),
+        *(f"a variant cannot have the name {name}, which is a file of the comparison's folder; name"
+          " it under compare.variants." for name in names if name.lower() in FILES),
+        *(f"two variants would have the name {name}; name them under compare.variants."
+          for name in sorted({name for name in names if names.count(name) > 1})),
+    ]  # fmt: skip

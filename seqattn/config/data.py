@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from seqattn.config.section import (
     ColumnName,
@@ -18,11 +18,10 @@ from seqattn.config.section import (
     Seed,
     Share,
     UnitTexts,
+    Variants,
     Words,
     check_ordered,
     contradiction,
-    discriminator,
-    require_key,
 )
 
 
@@ -75,7 +74,6 @@ class Polygons(Generated):
     """Regular polygons, randomly rotated and scaled. The source consists of the first corners of a
     polygon, and the target consists of the other corners."""
 
-    model_config = require_key("kind")
     kind: Literal["polygons"] = "polygons"
     """Name of the task, or `file` for your own sequences."""
     noise: Noise = 0.1
@@ -122,7 +120,6 @@ class Paths(Generated):
 class Copy(Paths):
     """A task in which the target is a copy of the source: target step t equals source step t."""
 
-    model_config = require_key("kind")
     kind: Literal["copy"] = "copy"
     """Name of the task, or `file` for your own sequences."""
 
@@ -130,7 +127,6 @@ class Copy(Paths):
 class Reverse(Paths):
     """A task in which the target consists of the source points in reverse order."""
 
-    model_config = require_key("kind")
     kind: Literal["reverse"] = "reverse"
     """Name of the task, or `file` for your own sequences."""
 
@@ -139,7 +135,6 @@ class Sort(Paths):
     """A task in which the target consists of the source points, sorted by their first
     coordinate."""
 
-    model_config = require_key("kind")
     kind: Literal["sort"] = "sort"
     """Name of the task, or `file` for your own sequences."""
 
@@ -149,7 +144,6 @@ class Recall(Generated):
     target is the value of this key (associative retrieval with points, Ba et al. 2016, section
     4.1)."""
 
-    model_config = require_key("kind")
     kind: Literal["recall"] = "recall"
     """Name of the task, or `file` for your own sequences."""
     noise: Noise = 0.1
@@ -171,7 +165,6 @@ class Recall(Generated):
 class Lag(Paths):
     """A task in which each target step equals the source step `lag` steps earlier, plus noise."""
 
-    model_config = require_key("kind")
     kind: Literal["lag"] = "lag"
     """Name of the task, or `file` for your own sequences."""
     noise: Noise = 0.1
@@ -197,6 +190,34 @@ class Lag(Paths):
                 f" data.lag = {self.lag} steps behind a source point. Choose 1 to {self.lag}",
             )
         return self
+
+
+class Dates(Generated):
+    """A task of language: a date in one of six human formats is written in the form of ISO 8601,
+    character by character."""
+
+    kind: Literal["dates"] = "dates"
+    """Name of the task, or `file` for your own sequences."""
+
+
+class Numbers(Generated):
+    """A task of language: the digits of a number are written in words. German says the units before
+    the tens, English does not."""
+
+    kind: Literal["numbers"] = "numbers"
+    """Name of the task, or `file` for your own sequences."""
+    language: Literal["german", "english"] = "german"
+    """Language of the words."""
+    digits: Annotated[int, Field(ge=3, le=6)] = 6
+    """Largest number of digits. Each number of digits from 1 on has the same probability."""
+
+
+class Grammar(Generated):
+    """A task of language: a sentence of English words is translated to an artificial language with
+    another order of words."""
+
+    kind: Literal["grammar"] = "grammar"
+    """Name of the task, or `file` for your own sequences."""
 
 
 class Window(Section):
@@ -278,7 +299,6 @@ AUTO = ["auto"]
 class OwnFile(Section):
     """Sequences from your own files. `seqattn data check FILE` prints this section for a file."""
 
-    model_config = require_key("kind")
     kind: Literal["file"] = "file"
     """Name of the task, or `file` for your own sequences."""
     path: FileName
@@ -421,14 +441,8 @@ class OwnFile(Section):
         return self
 
 
+TASK = Variants("kind", "squares", noun="task", base=Generated)
 Data = Annotated[
-    Annotated[Squares, Tag("squares")]
-    | Annotated[Polygons, Tag("polygons")]
-    | Annotated[Copy, Tag("copy")]
-    | Annotated[Reverse, Tag("reverse")]
-    | Annotated[Sort, Tag("sort")]
-    | Annotated[Recall, Tag("recall")]
-    | Annotated[Lag, Tag("lag")]
-    | Annotated[OwnFile, Tag("file")],
-    discriminator("kind", "squares"),
+    Squares | Polygons | Copy | Reverse | Sort | Recall | Lag | Dates | Numbers | Grammar | OwnFile,
+    TASK,
 ]

@@ -1,21 +1,23 @@
-"""Drafts of configs. A draft combines a YAML file and overrides into one frozen `Config`, and
-reports the mistakes of both together."""
+"""From a YAML file and overrides to one frozen `Config`, and from a config to plain data or YAML. A
+draft combines the file and the overrides, and reports the mistakes of both together."""
 
 from __future__ import annotations
 
 import copy
+import functools
+import json
+import operator
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from seqattn.config.mistakes import count_mistakes, describe_error
-from seqattn.config.plain import as_plain, leaves
 from seqattn.config.plugins import (
     load_listed,
     require_plugins,
@@ -23,7 +25,8 @@ from seqattn.config.plugins import (
     with_used_plugins,
 )
 from seqattn.config.reading import KeyPath, read_yaml_file, read_yaml_text
-from seqattn.config.schema import Config
+from seqattn.config.schema import Config, Section
+from seqattn.config.section import DISCRIMINATORS
 from seqattn.config.shipped_configs import find_shipped_data
 from seqattn.errors import ConfigError
 
@@ -204,13 +207,16 @@ class Draft:
         except ValidationError as error:
             require_plugins(content, str(self.path or "the config"))
             found = error.errors()
-        mistakes = list(self.mistakes)
+        order = {place: number for number, place in enumerate(places.values())}
+        ranked = [(len(order), mistake) for mistake in self.mistakes]
         for details in found[:MAX_MISTAKES]:
-            at, words = describe_error(details)
+            at, words = describe_error(details, content)
             dotted = ".".join(key or repr(key) for key in at)
-            mistakes.append(f"{_place(at, places, self.path)}: {dotted}: {words}")
-        if mistakes:
-            unique = sorted(dict.fromkeys(mistakes), key=_line)
+            place = _place(at, places, self.path)
+            ranked.append((order.get(place, len(order)), f"{place}: {dotted}: {words}"))
+        if ranked:
+            ranked.sort(key=operator.itemgetter(0))
+            unique = list(dict.fromkeys(mistake for _, mistake in ranked))
             more = max(len(found) - MAX_MISTAKES, 0)
             total = len(unique) + more
             if more:
@@ -282,13 +288,6 @@ def is_in_run_folder(path: Path) -> bool:
     return (path.parent / "environment.json").exists()
 
 
-def _line(mistake: str) -> tuple[bool, int]:
-    """Return the sort key of a mistake. Mistakes with a line number come first, in the order of
-    their lines."""
-    number = re.match(r"[^ ]+?:(\d+): ", mistake)
-    return (number is None, int(number.group(1)) if number else 0)
-
-
 def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | str | None) -> str:
     """Return the origin of the value at a path, which is "FILE:LINE" or an override.
 
@@ -304,3 +303,144 @@ def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | str | None) 
         if at[:length] in places:
             return places[at[:length]]
     return str(path)
+
+
+# --- plain data and YAML --------------------------------------------------------------------------
+
+MAPPINGS = (("data", "units"),)
+"""The paths of the mappings that are single values. All other mappings are sections."""
+PATH_KEYS = ("data.path", "data.validation_path", "data.test_path")
+"""The keys with the paths of data files."""
+NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+"""The characters that YAML treats as line ends or rejects if they are not escaped."""
+
+
+def as_plain(config: Section) -> dict[str, Any]:
+    """Convert a config to plain data. In each section, the key that selects its variant comes
+    first."""
+
+    def ordered(content: dict[str, Any]) -> dict[str, Any]:
+        first = [key for key in DISCRIMINATORS if key in content]
+        return {
+            key: ordered(content[key]) if isinstance(content[key], dict) else content[key]
+            for key in dict.fromkeys([*first, *content])
+        }
+
+    return ordered(config.model_dump(mode="json"))
+
+
+def leaves(content: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath, Any]]:
+    """Return a pair (path, value) for every value that is not a section."""
+    found: list[tuple[KeyPath, Any]] = []
+    for key, value in content.items():
+        at = (*path, key)
+        is_section = isinstance(value, dict) and at not in MAPPINGS
+        found += leaves(value, at) if is_section else [(at, value)]
+    return found
+
+
+def config_differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """Return the values that differ between two configs. The result maps each dotted path to a
+    pair (old, new)."""
+    before = {".".join(at): value for at, value in leaves(as_plain(old))}
+    after = {".".join(at): value for at, value in leaves(as_plain(new))}
+    return {
+        key: (before.get(key), after.get(key))
+        for key in before | after
+        if before.get(key) != after.get(key)
+    }
+
+
+UNKNOWN_PATH = "unknown"
+"""Placeholder for the path in the config of a checkpoint, because checkpoints store no paths."""
+
+
+def without_paths(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain data of a config without the paths of data files, and with the file names of
+    plugins instead of their paths."""
+    data = {key: value for key, value in plain["data"].items() if f"data.{key}" not in PATH_KEYS}
+    plugins = [
+        {**each, "path": PurePath(each["path"]).name} if "path" in each else each
+        for each in plain.get("plugins", ())
+    ]
+    return {**plain, "data": data, "plugins": plugins}
+
+
+def from_plain(content: Mapping[str, Any], origin: str) -> Config:
+    """Build a config from stored plain data, such as the data in a checkpoint.
+
+    Args:
+        content: the plain data.
+        origin: the origin of the data, for error messages.
+
+    Raises:
+        ConfigError: if the data are not a valid config.
+        PluginError: if the config needs a plugin that is not loaded. The function loads no plugin.
+    """
+    try:
+        config = Config.model_validate(content)
+    except ValidationError as error:
+        require_plugins(content, origin)
+        found = [describe_error(details, content) for details in error.errors()]
+        raise ConfigError(
+            f"{origin}: {count_mistakes(len(found))} in the config.",
+            [f"{'.'.join(at)}: {words}" for at, words in found],
+        ) from None
+    warn_of_changes(config)
+    return config
+
+
+def to_yaml(config: Config, origins: Mapping[str, str] | None = None) -> str:
+    """Convert a config to YAML text.
+
+    Args:
+        config: the config.
+        origins: the origin of each value, by dotted path, for a comment beside the value; None for
+            text without comments.
+    """
+    lines: list[tuple[str, str]] = []
+
+    def write(section: Mapping[str, Any], path: KeyPath) -> None:
+        for key, value in section.items():
+            indent = "  " * len(path)
+            if isinstance(value, dict) and (*path, key) not in MAPPINGS:
+                lines.append((f"{indent}{key}:", ""))
+                write(value, (*path, key))
+            else:
+                origin = (origins or {}).get(".".join((*path, key)), "")
+                printable = "".join(
+                    sign if sign.isprintable() else sign.encode("unicode_escape").decode()
+                    for sign in origin
+                )
+                lines.append((f"{indent}{key}: {as_value(value)}", printable))
+
+    write(as_plain(config), ())
+    if origins is None:
+        return "".join(f"{text}\n" for text, _ in lines)
+    width = max(len(text) for text, _ in lines)
+    return "".join(
+        f"{text:<{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in lines
+    )
+
+
+def as_value(value: Any) -> str:
+    """Convert a value to YAML text on one line."""
+    if isinstance(value, float):
+        return repr(value)  # the shortest text that YAML reads as the same number
+    if isinstance(value, str) and _is_plain(value):
+        return value
+    # JSON that YAML can read: YAML does not support surrogate pairs for characters beyond U+FFFF.
+    return NOT_IN_YAML.sub(
+        lambda sign: f"\\u{ord(sign.group()):04x}", json.dumps(value, ensure_ascii=False)
+    )
+
+
+@functools.cache
+def _is_plain(text: str) -> bool:
+    """Return whether YAML reads a string without quotes as the same string."""
+    try:
+        return bool(
+            read_yaml_text(f"a:\n  b: {text}  # c\nd: 1", "").content == {"a": {"b": text}, "d": 1}
+        )
+    except ConfigError:
+        return False

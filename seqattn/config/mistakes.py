@@ -12,26 +12,26 @@ from typing import Any, get_args
 
 from pydantic_core import ErrorDetails
 
-from seqattn.config.extension import KINDS, NAME
-from seqattn.config.reading import KeyPath, describe_value, is_plain_number
-from seqattn.config.schema import ComparisonFile
-from seqattn.config.sections import (
-    TEXT_TAG,
+from seqattn.config.keys import (
     SectionType,
     all_keys,
-    choices,
     field_variants,
     sections_at,
+    selecting_key,
+    variants_of,
 )
+from seqattn.config.reading import KeyPath, describe_value, is_plain_number
+from seqattn.config.schema import ComparisonFile
 
 
-def describe_error(error: ErrorDetails) -> tuple[KeyPath, str]:
+def describe_error(error: ErrorDetails, content: Mapping[str, Any]) -> tuple[KeyPath, str]:
     """Return the path of the key that an error concerns, and the message of the error.
 
     Args:
         error: an element of the list that `ValidationError.errors()` returns.
+        content: the plain data of the config.
     """
-    path, words = _describe(error)
+    path, words = _describe(error, content)
     if error["type"] in ("extra_forbidden", "contradiction") or not _means_null(error["input"]):
         return path, words
     return path, f"{words} Write null." if _may_be_null(path) else words
@@ -51,8 +51,8 @@ def _may_be_null(path: KeyPath) -> bool:
     )
 
 
-def _describe(error: ErrorDetails) -> tuple[KeyPath, str]:
-    path, section, tag = _without_tags(error["loc"])
+def _describe(error: ErrorDetails, content: Mapping[str, Any]) -> tuple[KeyPath, str]:
+    path = tuple(map(str, error["loc"]))
     given, context = error["input"], error.get("ctx", {})
     if path[:1] == ("plugins",) and len(path) > 1:
         return path[:1], (
@@ -63,16 +63,21 @@ def _describe(error: ErrorDetails) -> tuple[KeyPath, str]:
         case "extra_forbidden" if not path[-1]:
             return path, "is an empty key. Remove it, or name a key."
         case "extra_forbidden":
-            return path, _unknown_key(path, section, tag, given)
+            return path, _unknown_key(path, *_section_of(path, content), given)
         case "contradiction":
             return (*path, context["key"]), f"{context['message']}."
-        case "union_tag_invalid":
-            key, names = _discriminator_key(path), list(sections_at(path))
-            actual = given.get(key) if isinstance(given, dict) else given
-            return (*path, key), _not_a_choice(names, actual) + _plugin_hint(path, key, actual)
+        case "not_a_choice":
+            path = (*path, context["key"]) if context["key"] else path
+            return path, _not_a_choice(context["choices"], context["given"]) + (
+                " If a plugin defines this name, load the plugin with plugins: [FILE] or --plugin"
+                " FILE."
+            ) * ("noun" in context)
         case "literal_error":
-            words = _not_a_choice(_literal_options(context["expected"]), given)
-            return path, words + _plugin_hint(path[:-1], path[-1], given)
+            return path, _not_a_choice(_literal_options(context["expected"]), given)
+        case "missing_name":
+            others = f" beside {', '.join(map(str, given))}" if given else ""
+            names = ", ".join(context["choices"])
+            return (*path, context["key"]), f"is required{others}: one of {names}."
         case kind:
             return path, describe_expectation(kind, context, path, given)
 
@@ -89,7 +94,7 @@ BOUNDS = {
     "greater_than_equal": ("ge", "at least"), "greater_than": ("gt", "greater than"),
     "less_than_equal": ("le", "at most"), "less_than": ("lt", "less than"),
 }  # fmt: skip
-SECTION_TYPES = ("model_type", "model_attributes_type", "union_tag_not_found", "dict_type")
+SECTION_TYPES = ("model_type", "dict_type")
 
 
 def describe_expectation(kind: str, context: Mapping[str, Any], path: KeyPath, given: Any) -> str:
@@ -156,34 +161,16 @@ def _correction(kind: str, given: Any) -> str:
     return ""
 
 
-def _without_tags(loc: Sequence[int | str]) -> tuple[KeyPath, SectionType, str]:
-    """Convert the location of a pydantic error to a path of keys. Return the path, the section that
-    contains the last key, and the tag of this section."""
+def _section_of(path: KeyPath, content: Any) -> tuple[SectionType, str]:
+    """Return the section that contains the last key of a path, and the name of its variant."""
     section: SectionType = ComparisonFile
-    tag, path = "", list[str]()
-    below: dict[str, SectionType] = {}
-    for part in map(str, loc):
-        if part in below and (list(below) != [""]):
-            section, tag, below = below[part], part, {}
-            continue
-        if below and part == TEXT_TAG:
-            continue
-        if list(below) == [""]:
-            section, tag = below[""], ""
-        path.append(part)
-        below = field_variants(section, part) if part in section.model_fields else {}
-    return tuple(path), section, tag
-
-
-def _discriminator_key(path: KeyPath) -> str:
-    """Return the key that selects the variant of a section. In each variant, the type of this key
-    is a `Literal` with one value."""
-    tag, section = next(iter(sections_at(path).items()))
-    return next(
-        key
-        for key, field in section.model_fields.items()
-        if sections_at(path)[tag].model_fields[key].default == tag
-    )
+    name = ""
+    for key in path[:-1]:
+        content = content[key]
+        variants = variants_of(section.model_fields[key])
+        name = content.get(variants.key, variants.default) if variants else ""
+        section = field_variants(section, key)[name]
+    return section, name
 
 
 def _suggest_inside(path: KeyPath, given: Any) -> str:
@@ -257,7 +244,7 @@ def _nearest_sibling(path: KeyPath, section: SectionType, given: Any) -> str:
 
 def _name_variants(path: KeyPath, tags: Sequence[str]) -> str:
     """Return text that names variants of the section at a path, such as `kind: copy or sort`."""
-    return f"{_discriminator_key(path)}: {' or '.join(dict.fromkeys(tags))}"
+    return f"{selecting_key(path)}: {' or '.join(dict.fromkeys(tags))}"
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:
@@ -277,26 +264,6 @@ def _not_a_choice(allowed: Sequence[str], given: Any) -> str:
         head = f"expected one of {', '.join(allowed)}; got {describe_value(given)}."
     close = nearest(given, allowed) if isinstance(given, str) else None
     return f"{head} Did you mean {close}?" if close else head
-
-
-def _plugin_hint(parent: KeyPath, key: str, given: Any) -> str:
-    """Return a sentence about names of plugins, for a key whose names plugins may add; otherwise
-    "".
-
-    Args:
-        parent: the path of the section that contains the key.
-        key: the key.
-        given: the actual value.
-    """
-    selectors = {(kind.field, kind.key) for kind in KINDS}
-    texts = {kind.field for kind in KINDS
-             if choices(kind.owner.model_fields[kind.field].annotation)}  # fmt: skip
-    is_open = (*parent[-1:], key) in selectors or key in texts
-    if key in texts and isinstance(given, dict):
-        given = given.get("name")
-    if not (is_open and isinstance(given, str) and NAME.fullmatch(given)):
-        return ""
-    return " If a plugin defines this name, load the plugin with plugins: [FILE] or --plugin FILE."
 
 
 def _literal_options(expected: str) -> list[str]:

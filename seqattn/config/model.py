@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from seqattn.config.section import (
     Count,
     Section,
+    Variants,
     Width,
     contradiction,
-    discriminator,
     name_of,
-    require_key,
 )
 
 
@@ -45,7 +44,6 @@ class LocationShift(LocationConfig):
 class GaussianWindow(LocationConfig):
     """A Gaussian window around a predicted source position (Luong et al. 2015, local-p)."""
 
-    model_config = require_key("kind")
     kind: Literal["local"] = "local"
     """The kind of location-based addressing."""
     window: Annotated[int, Field(ge=1, le=100_000)] = 2
@@ -53,10 +51,8 @@ class GaussianWindow(LocationConfig):
     weight 0. The standard deviation of the Gaussian is D / 2."""
 
 
-Location = Annotated[
-    Annotated[LocationShift, Tag("location_shift")] | Annotated[GaussianWindow, Tag("local")],
-    discriminator("kind", "location_shift"),
-]
+LOCATION = Variants("kind", "location_shift", noun="location", base=LocationConfig)
+Location = Annotated[LocationShift | GaussianWindow, LOCATION]
 
 
 class NormalizerConfig(Section):
@@ -67,10 +63,14 @@ class CellConfig(Section):
     """The base class of the sections of cells that a plugin registers."""
 
 
+NORMALIZER = Variants("name", noun="normalizer", base=NormalizerConfig)
+CELL = Variants("name", noun="cell", base=CellConfig)
+
+
 class ScoreConfig(Section):
     """The keys that all scores have."""
 
-    normalizer: Literal["softmax", "sparsemax", "hard"] = "softmax"
+    normalizer: Annotated[Literal["softmax", "sparsemax", "hard"], NORMALIZER] = "softmax"
     """How scores become weights. `softmax` gives positive weights. `sparsemax` can give weights of
     exactly zero (Martins and Astudillo 2016). `hard` puts all weight on one source step per target
     step (Xu et al. 2015)."""
@@ -110,7 +110,6 @@ class ScoreConfig(Section):
 class UniformAttention(ScoreConfig):
     """Equal scores for all source steps, as a baseline for the other scores."""
 
-    model_config = require_key("score")
     score: Literal["uniform"] = "uniform"
     """Score function of query and key."""
 
@@ -127,7 +126,6 @@ class UniformAttention(ScoreConfig):
 class DotAttention(ScoreConfig):
     """The dot product of query and key (Luong et al. 2015)."""
 
-    model_config = require_key("score")
     score: Literal["dot"] = "dot"
     """Score function of query and key."""
 
@@ -156,7 +154,6 @@ class ScaledDotAttention(ScoreConfig):
 class GeneralAttention(ScoreConfig):
     """The score `query . (W key)`, where W is a learned matrix (Luong et al. 2015)."""
 
-    model_config = require_key("score")
     score: Literal["general"] = "general"
     """Score function of query and key."""
 
@@ -165,7 +162,6 @@ class AdditiveAttention(ScoreConfig):
     """The score `v . tanh(W query + U key + b)`, where v, W, U and b are learned (Bahdanau et al.
     2015, with the bias b added)."""
 
-    model_config = require_key("score")
     score: Literal["additive"] = "additive"
     """Score function of query and key."""
     key_dim: Width | None = None
@@ -176,7 +172,6 @@ class CosineAttention(ScoreConfig):
     """The cosine of the angle between query and key, divided by a learned temperature (Graves et
     al. 2014, eq. 5, 6)."""
 
-    model_config = require_key("score")
     score: Literal["cosine"] = "cosine"
     """Score function of query and key."""
     project_query_key: bool = True
@@ -186,14 +181,15 @@ class CosineAttention(ScoreConfig):
     """Initial temperature. Scores are between -1 / temperature and 1 / temperature."""
 
 
+SCORE = Variants("score", "scaled_dot", noun="score", base=ScoreConfig)
 Attention = Annotated[
-    Annotated[UniformAttention, Tag("uniform")]
-    | Annotated[DotAttention, Tag("dot")]
-    | Annotated[ScaledDotAttention, Tag("scaled_dot")]
-    | Annotated[GeneralAttention, Tag("general")]
-    | Annotated[AdditiveAttention, Tag("additive")]
-    | Annotated[CosineAttention, Tag("cosine")],
-    discriminator("score", "scaled_dot"),
+    UniformAttention
+    | DotAttention
+    | ScaledDotAttention
+    | GeneralAttention
+    | AdditiveAttention
+    | CosineAttention,
+    SCORE,
 ]
 
 
@@ -247,12 +243,22 @@ class ModelConfig(Section):
         return self
 
 
+class EmbeddingConfig(Section):
+    """Learned vectors of symbols, for data whose steps are symbols."""
+
+    dim: Width | None = None
+    """E, the width of the vectors. `null` means `hidden_dim` or `model_dim`."""
+    tied: bool = False
+    """Whether the output layer uses the vectors of the target symbols as its weights (Press and
+    Wolf 2017)."""
+
+
 class Recurrent(ModelConfig):
     """A recurrent encoder-decoder. `attention: null` removes the attention."""
 
     kind: Literal["recurrent"] = "recurrent"
     """Kind of the model."""
-    cell: Literal["gru", "lstm", "rnn"] = "gru"
+    cell: Annotated[Literal["gru", "lstm", "rnn"], CELL] = "gru"
     """Recurrent cell of encoder and decoder: GRU (Cho et al. 2014), LSTM (Hochreiter and
     Schmidhuber 1997) or the plain tanh network (`rnn`, Elman 1990)."""
     hidden_dim: Width = 16
@@ -277,6 +283,8 @@ class Recurrent(ModelConfig):
     5). `input_feeding` always uses the attentional vector."""
     attention: Attention | None = ScaledDotAttention()
     """Attention of the decoder. `null` means an encoder-decoder without attention."""
+    embedding: EmbeddingConfig | None = None
+    """Embedding of symbols, for data whose steps are symbols. `null` means the defaults."""
 
     @model_validator(mode="after")
     def _check_context(self) -> Self:
@@ -350,7 +358,6 @@ class FastWeights(ModelConfig):
     """A recurrent network that attends to its recent states through fast weights (Ba et al.
     2016)."""
 
-    model_config = require_key("kind")
     kind: Literal["fast_weights"] = "fast_weights"
     """Kind of the model."""
     hidden_dim: Width = 16
@@ -363,6 +370,8 @@ class FastWeights(ModelConfig):
     """Number of inner steps in which a new state reads the memory."""
     layer_norm: bool = True
     """Whether layer normalization is applied before tanh (Ba, Kiros and Hinton 2016)."""
+    embedding: EmbeddingConfig | None = None
+    """Embedding of symbols, for data whose steps are symbols. `null` means the defaults."""
 
     @property
     def has_attention(self) -> bool:
@@ -374,7 +383,6 @@ class Transformer(ModelConfig):
     """An encoder and a decoder with self-attention. The decoder also has cross-attention over the
     output of the encoder (Vaswani et al. 2017)."""
 
-    model_config = require_key("kind")
     kind: Literal["transformer"] = "transformer"
     """Kind of the model."""
     model_dim: Width = 32
@@ -396,6 +404,8 @@ class Transformer(ModelConfig):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Probability of dropout in training, on the output of each sublayer and on the inputs of
     encoder and decoder."""
+    embedding: EmbeddingConfig | None = None
+    """Embedding of symbols, for data whose steps are symbols. `null` means the defaults."""
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
@@ -426,9 +436,5 @@ class Transformer(ModelConfig):
         return self
 
 
-Model = Annotated[
-    Annotated[Recurrent, Tag("recurrent")]
-    | Annotated[FastWeights, Tag("fast_weights")]
-    | Annotated[Transformer, Tag("transformer")],
-    discriminator("kind", "recurrent"),
-]
+MODEL = Variants("kind", "recurrent", noun="model", base=ModelConfig)
+Model = Annotated[Recurrent | FastWeights | Transformer, MODEL]

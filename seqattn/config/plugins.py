@@ -1,4 +1,5 @@
-"""Functions that load plugins, and compare the plugins in a stored config with the loaded plugins.
+"""The names that plugins register, functions that load plugins, and the comparison of the plugins
+in a stored config with the loaded plugins.
 
 A plugin is a Python file or an importable module that registers mechanisms. Only the functions
 `load_plugin`, `load_listed` and `load_received` import code. They are called for plugins that the
@@ -17,17 +18,215 @@ import platform
 import re
 import shlex
 import sys
+import traceback
 import types
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePath
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from seqattn.config import extension
-from seqattn.config.extension import Source
+from pydantic import ValidationError
+
 from seqattn.config.files import read_regular_file
-from seqattn.config.schema import Config, expand_plugin, is_file_name
-from seqattn.errors import PluginError
+from seqattn.config.schema import Config, Plugin, expand_plugin, is_file_name
+from seqattn.config.section import PLUGIN_NAME, Section, Variants
+from seqattn.errors import PluginError, SeqattnError
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source of a plugin.
+
+    Attributes:
+        module: the name of the imported module.
+        path: the file, if the plugin was loaded from a file; None for a module.
+        sha256: the digest of the source file; None if there is no file, as in a notebook.
+    """
+
+    module: str
+    path: Path | None
+    sha256: str | None
+
+    def __str__(self) -> str:
+        return str(self.path or self.module)
+
+    def entry(self) -> Plugin:
+        """Return the entry of the source for the config key `plugins`."""
+        if self.path is not None:
+            return Plugin(path=str(self.path), sha256=self.sha256)
+        return Plugin(module=self.module, sha256=self.sha256)
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A name that a plugin registers.
+
+    Attributes:
+        noun: the kind of the name, such as "score".
+        name: the name.
+        source: the source of the plugin.
+        apply: a function that makes the name available.
+        section: the config section of the name; None if the name has no section.
+    """
+
+    noun: str
+    name: str
+    source: Source
+    apply: Callable[[], None]
+    section: type[Section] | None = None
+
+
+SOURCES: dict[str, Source] = {}
+"""The sources of the loaded plugins by module name."""
+REGISTERED: dict[tuple[str, str], Registration] = {}
+"""The registrations of the available names, by kind and name."""
+OWNERS: dict[type[Section], Source] = {}
+"""The source of the plugin that defines a config section, by section."""
+_pending: list[Registration] | None = None
+
+
+def register_section(
+    kind: Variants, name: str, section: type[Section], module: str, apply: Callable[[], None]
+) -> None:
+    """Register a mechanism that has its own config section.
+
+    Args:
+        kind: the variants to which the section is added, such as `SCORE`.
+        name: the name that selects the mechanism.
+        section: the config section, a subclass of `kind.base`.
+        module: the name of the module that defines the mechanism.
+        apply: a function that makes the mechanism available.
+
+    Raises:
+        PluginError: if the section is not a subclass of `kind.base` or belongs to another
+            mechanism, or if the name is not valid or exists already.
+    """
+    source = source_of(module)
+    if not (isinstance(section, type) and issubclass(section, kind.base)):
+        raise PluginError(
+            f"{source}: register_{kind.noun}({name!r}, ...) needs a config class, a subclass of"
+            f" seqattn.{kind.noun.capitalize()}Config; got {section!r}."
+        )
+    pending = {each.section for each in _pending or []}
+    is_taken = section in OWNERS or section in pending
+    if is_taken or section is kind.base or section.__module__.startswith("seqattn."):
+        raise PluginError(
+            f"{source}: register_{kind.noun}({name!r}, {section.__name__}): the class"
+            f" {section.__name__} belongs to another {kind.noun}. Define a subclass for {name}."
+        )
+
+    def extend() -> None:
+        kind.add(name, section)
+        OWNERS[section] = source
+        apply()
+
+    register(kind.noun, name, module, extend, {*kind.names, *kind.sections}, section)
+
+
+def register(
+    noun: str, name: str, module: str, apply: Callable[[], None], taken: Collection[str],
+    section: type[Section] | None = None,
+) -> None:  # fmt: skip
+    """Register a name. If a plugin is being loaded, the name becomes available once the whole
+    plugin has been loaded.
+
+    Args:
+        noun: the kind of the name, such as "score".
+        name: the name.
+        module: the name of the module that registers the name.
+        apply: a function that makes the name available.
+        taken: the names that exist already.
+        section: the config section of the name; None if the name has no section.
+
+    Raises:
+        PluginError: if the name is not valid or exists already.
+    """
+    source = source_of(module)
+    if not (isinstance(name, str) and PLUGIN_NAME.fullmatch(name)):
+        raise PluginError(
+            f"{source}: {name!r} is not a name for a {noun}. A name consists of letters, digits and"
+            " '_', and starts with a letter."
+        )
+    known = {(each.noun, each.name): each for each in (_pending or [])} | REGISTERED
+    first = known.get((noun, name))
+    if first is not None:
+        twice = "twice" if first.source == source else f", and so does {first.source}"
+        raise PluginError(
+            f"{source}: registers the {noun} {name}{' ' * (twice == 'twice')}{twice}. Give one of"
+            " the two another name."
+        )
+    if name in taken:
+        raise PluginError(
+            f"{source}: registers the {noun} {name}, which is a {noun} of seqattn. Choose another"
+            " name."
+        )
+    found = Registration(noun, name, source, apply, section)
+    if _pending is None:
+        _make_available(found)
+    else:
+        _pending.append(found)
+
+
+def _make_available(registration: Registration) -> None:
+    registration.apply()
+    REGISTERED[registration.noun, registration.name] = registration
+    SOURCES[registration.source.module] = registration.source
+
+
+def source_of(module: str) -> Source:
+    """Return the source of a module that registers a name."""
+    if module in SOURCES:
+        return SOURCES[module]
+    file = getattr(sys.modules.get(module), "__file__", None)
+    path = Path(file).resolve() if file and Path(file).is_file() else None
+    digest = None if path is None else hashlib.sha256(read_regular_file(path)).hexdigest()
+    return Source(module, path if module == "__main__" else None, digest)
+
+
+def used_sources(config: Section) -> Iterator[Source]:
+    """Yield the sources of the plugins whose sections a config uses."""
+    if type(config) in OWNERS:
+        yield OWNERS[type(config)]
+    for key in type(config).model_fields:
+        value = getattr(config, key)
+        if isinstance(value, Section):
+            yield from used_sources(value)
+
+
+@contextlib.contextmanager
+def plugin_errors(sources: Sequence[Source], what: str) -> Iterator[None]:
+    """Convert an exception from the code of plugins to a `PluginError` that names the plugin and,
+    if the traceback contains lines of its file, the last such line.
+
+    Args:
+        sources: the plugins whose code runs in the context; if empty, exceptions are not converted.
+        what: what the code does, such as "the task plus_one".
+
+    Raises:
+        PluginError: if the context ends with an exception that is not a `SeqattnError`.
+    """
+    try:
+        yield
+    except SeqattnError:
+        raise
+    except Exception as error:  # a plugin's code may raise any exception
+        if not sources:
+            raise
+        file, line = _last_line(error, {str(source.path) for source in sources})
+        place = sources[0] if line is None else f"{file}:{line}"
+        raise PluginError(f"{place}: {what} raises {type(error).__name__}: {error}") from error
+
+
+def _last_line(error: BaseException, files: Collection[str]) -> tuple[str, int | None]:
+    """Return the file and the number of the last line of a traceback that is in one of the files;
+    None for the number if no line is."""
+    frames = traceback.extract_tb(error.__traceback__)
+    found = [(frame.filename, frame.lineno) for frame in frames if frame.filename in files]
+    return found[-1] if found else ("", None)
+
+
+# --- loading -------------------------------------------------------------------------------------
 
 
 class PluginChangedWarning(UserWarning):
@@ -49,13 +248,9 @@ def load_plugin(plugin: str | Path) -> Source:
         PluginError: if the plugin cannot be found or loaded, if it registers nothing, or if it
             registers a name that already exists.
     """
-    if isinstance(plugin, Path) or is_file_name(plugin):
-        return _load_file(Path(plugin))
-    return _load_module(plugin)
-
-
-def _load_file(path: Path) -> Source:
-    path = path.resolve()
+    if isinstance(plugin, str) and not is_file_name(plugin):
+        return _load_module(plugin)
+    path = Path(plugin).resolve()
     try:
         content = read_regular_file(path)
     except (OSError, ValueError) as error:
@@ -69,7 +264,7 @@ def _load_file(path: Path) -> Source:
 def _load_content(path: Path, content: bytes) -> Source:
     """Load a plugin from the content of its file."""
     digest = hashlib.sha256(content).hexdigest()
-    for source in extension.SOURCES.values():
+    for source in SOURCES.values():
         if source.sha256 == digest:
             return source
         if source.path == path:
@@ -83,14 +278,14 @@ def _load_content(path: Path, content: bytes) -> Source:
     module = types.ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
-    extension.SOURCES[name] = source
+    SOURCES[name] = source
     try:
         with _loading(source):
             # Only plugins that the user names, or that another of the user's processes sends, lead
             # here. A run folder cannot.
             exec(compile(content, str(path), "exec"), vars(module))  # noqa: S102
     except BaseException:
-        del sys.modules[name], extension.SOURCES[name]
+        del sys.modules[name], SOURCES[name]
         raise
     _contents[digest] = content
     return source
@@ -101,8 +296,8 @@ _contents: dict[str, bytes] = {}
 
 
 def _load_module(name: str) -> Source:
-    if name in extension.SOURCES:
-        return extension.SOURCES[name]
+    if name in SOURCES:
+        return SOURCES[name]
     try:
         found = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -116,7 +311,10 @@ def _load_module(name: str) -> Source:
             f" file, such as {name.rpartition('.')[2]}.py."
         )
     before = name in sys.modules
-    source = Source(name, None, _digest_of(found.origin))
+    digest = None
+    with contextlib.suppress(OSError, TypeError):
+        digest = hashlib.sha256(read_regular_file(Path(str(found.origin)))).hexdigest()
+    source = Source(name, None, digest)
     try:
         with _loading(source):
             importlib.import_module(name)
@@ -124,55 +322,48 @@ def _load_module(name: str) -> Source:
         if not before:
             sys.modules.pop(name, None)
         raise
-    extension.SOURCES[name] = source
+    SOURCES[name] = source
     return source
-
-
-def _digest_of(file: str | None) -> str | None:
-    with contextlib.suppress(OSError, TypeError):
-        return hashlib.sha256(read_regular_file(Path(str(file)))).hexdigest()
-    return None
 
 
 @contextlib.contextmanager
 def _loading(source: Source) -> Iterator[None]:
-    """Return a context manager for loading a plugin. If the plugin is loaded without an error, the
-    names that it registers become available.
+    """Return a context manager for loading a plugin. Names that the plugin registers become
+    available at the end of the outermost context, unless it ends with an exception.
 
     Raises:
         PluginError: if the plugin raises an exception, or if it registers nothing.
     """
-    with extension.Loading() as found:
-        before = len(found)
-        try:
-            yield
-        except PluginError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise PluginError(_describe_exception(source, error)) from error
-        of_module = (each.source.module for each in extension.REGISTERED.values())
-        if len(found) == before and not any(
-            f"{module}.".startswith(f"{source.module}.") for module in of_module
-        ):
-            raise PluginError(
-                f"{source}: registers nothing. A plugin contains a class or a function with a"
-                " decorator such as @seqattn.register_score."
-            )
-
-
-def _describe_exception(source: Source, error: BaseException) -> str:
-    """Return a message with the file, the line and the text of an exception."""
-    module = sys.modules.get(source.module)
-    file = str(source.path or getattr(module, "__file__", None) or source.module)
-    line = error.lineno if isinstance(error, SyntaxError) and error.filename == file else None
-    traceback = error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == file:
-            line = traceback.tb_lineno
-        traceback = traceback.tb_next
-    place = file if line is None else f"{file}:{line}"
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"{place}: the plugin cannot be loaded: {type(error).__name__}: {text}"
+    global _pending
+    outer, found = _pending, list[Registration]() if _pending is None else _pending
+    before, _pending = len(found), found
+    try:
+        yield
+    except PluginError:
+        raise
+    except (Exception, SystemExit) as error:
+        module = sys.modules.get(source.module)
+        file = str(source.path or getattr(module, "__file__", None) or source.module)
+        if isinstance(error, SyntaxError) and error.filename == file:
+            line, text = error.lineno, error.msg
+        else:
+            line, text = _last_line(error, {file})[1], str(error)
+        place = file if line is None else f"{file}:{line}"
+        raise PluginError(
+            f"{place}: the plugin cannot be loaded: {type(error).__name__}: {text}"
+        ) from error
+    finally:
+        _pending = outer
+    of_module = (each.source.module for each in REGISTERED.values())
+    if len(found) == before and not any(
+        f"{module}.".startswith(f"{source.module}.") for module in of_module
+    ):
+        raise PluginError(
+            f"{source}: registers nothing. A plugin contains a class or a function with a"
+            " decorator such as @seqattn.register_score."
+        )
+    for registration in found if outer is None else ():
+        _make_available(registration)
 
 
 # --- configs --------------------------------------------------------------------------------------
@@ -180,9 +371,7 @@ def _describe_exception(source: Source, error: BaseException) -> str:
 
 def load_listed(content: dict[str, Any], place: str, folder: Path) -> None:
     """Load the plugins that the user's own config lists, and replace each entry of the list with
-    the file or module and its digest.
-
-    Invalid entries are left unchanged. Validation reports these entries.
+    the file or module and its digest. Validation reports the invalid entries.
 
     Args:
         content: the plain data of the config.
@@ -190,47 +379,40 @@ def load_listed(content: dict[str, Any], place: str, folder: Path) -> None:
         folder: the folder to which the paths in the list are relative.
 
     Raises:
-        PluginError: see `load_plugin`.
+        PluginError: if a plugin cannot be loaded; see `load_plugin`.
     """
-    listed = content.get("plugins")
-    if not isinstance(listed, list):
-        return
-    entries = list[Any]()
-    for each in listed:
-        entry = expand_plugin(each)
-        name = _name_in(entry)
-        if name is None:
-            entries.append(each)
+    for number, entry in enumerate(_valid_entries(content)):
+        if entry is None:
             continue
         try:
-            source = load_plugin(folder / name if "path" in entry else name)
+            source = load_plugin(folder / entry.path if entry.path else str(entry.module))
         except PluginError as error:
             raise PluginError(f"{place}: {error}") from error
-        if entry.get("sha256") not in (None, source.sha256):
+        if entry.sha256 not in (None, source.sha256):
             _warn_changed(entry, source)
-        entries.append({**entry, **source.plain()})
-    content["plugins"] = entries
+        content["plugins"][number] = {**entry.model_dump(), **source.entry().model_dump()}
 
 
-def _name_in(entry: Any) -> str | None:
-    """Return the path or the module of a valid entry, and None for an invalid entry."""
-    if not isinstance(entry, dict):
-        return None
-    names = [entry[key] for key in ("path", "module") if entry.get(key) is not None]
-    return names[0] if len(names) == 1 and isinstance(names[0], str) and names[0] else None
+def _valid_entries(content: Mapping[str, Any]) -> list[Plugin | None]:
+    """Return the entries of the key `plugins`, and None for each invalid entry."""
+    listed, entries = content.get("plugins"), list[Plugin | None]()
+    for each in listed if isinstance(listed, list) else ():
+        try:
+            entries.append(Plugin.model_validate(expand_plugin(each)))
+        except ValidationError:
+            entries.append(None)
+    return entries
 
 
 def with_used_plugins(config: Config) -> Config:
     """Return a config whose key `plugins` lists every plugin that defines a section of the config,
     with the digest of the loaded file."""
     digests = {entry.sha256 for entry in config.plugins} - {None}
-    used = dict.fromkeys(extension.used_sources(config))
-    new = [source for source in used if source.sha256 not in digests]
-    replaced = {_short_name(source.plain()) for source in new}
-    kept = [entry for entry in config.plugins if _short_name(entry.model_dump()) not in replaced]
-    if not new:
-        return config
-    return config.model_copy(update={"plugins": [*kept, *(source.entry() for source in new)]})
+    used = dict.fromkeys(used_sources(config))
+    new = [source.entry() for source in used if source.sha256 not in digests]
+    names = {entry.short_name for entry in new}
+    kept = [entry for entry in config.plugins if entry.short_name not in names]
+    return config.model_copy(update={"plugins": [*kept, *new]}) if new else config
 
 
 def plugin_contents() -> dict[str, bytes | None]:
@@ -245,7 +427,7 @@ def plugin_contents() -> dict[str, bytes | None]:
         str(source.path) if source.sha256 in _contents else source.module: _contents.get(
             str(source.sha256)
         )
-        for source in extension.SOURCES.values()
+        for source in SOURCES.values()
         if source.module != "__main__"
     }
 
@@ -260,8 +442,7 @@ def load_received(
         configs: the plain data of the configs. Their key `plugins` contains the expected digests.
 
     Raises:
-        PluginError: if a plugin cannot be loaded, or if a module has another digest on this
-            machine.
+        PluginError: if a module has another digest on this machine.
     """
     for name, content in contents.items():
         if content is None:
@@ -289,13 +470,11 @@ def require_plugins(content: Mapping[str, Any], origin: str) -> None:
     Raises:
         PluginError: if a plugin is not loaded; the message names the option that loads it.
     """
-    listed = content.get("plugins")
-    missing = dict[str, str]()
-    for each in listed if isinstance(listed, list) else ():
-        entry = expand_plugin(each)
-        name = _name_in(entry)
-        if name is not None and _loaded(entry) is None:
-            missing[name] = f" (SHA-256 {entry['sha256']})" if entry.get("sha256") else ""
+    missing = {
+        str(entry.path or entry.module): f" (SHA-256 {entry.sha256})" if entry.sha256 else ""
+        for entry in _valid_entries(content)
+        if entry is not None and _loaded(entry) is None
+    }
     if not missing:
         return
     names = ", ".join(f"{name}{digest}" for name, digest in missing.items())
@@ -314,17 +493,13 @@ def require_plugins(content: Mapping[str, Any], origin: str) -> None:
 def warn_of_changes(config: Config) -> None:
     """Issue a `PluginChangedWarning` for each loaded plugin that differs from the plugin in a
     stored config. Each change causes only one warning."""
-    for entry in config.plugins:
-        plain = entry.model_dump()
-        source = _loaded(plain)
+    matching = [_loaded(entry) for entry in config.plugins]
+    for entry, source in zip(config.plugins, matching, strict=True):
         if source is not None and entry.sha256 not in (None, source.sha256):
-            _warn_changed(plain, source)
-    if not config.plugins:
-        return
-    matching = [_loaded(entry.model_dump()) for entry in config.plugins]
-    for source in extension.used_sources(config):
+            _warn_changed(entry, source)
+    for source in used_sources(config) if config.plugins else ():
         if source not in matching:
-            _warn_changed(config.plugins[0].model_dump(), source)
+            _warn_changed(config.plugins[0], source)
 
 
 def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
@@ -335,44 +510,36 @@ def plugin_changes(before: Config, now: Config) -> tuple[str, ...]:
         before: the config of the checkpoint.
         now: the user's current config.
     """
-    lines = list[str]()
-    for new in now.plugins:
-        same = [old for old in before.plugins if old.sha256 == new.sha256]
-        name = _short_name(new.model_dump())
-        old = next((old for old in before.plugins if _short_name(old.model_dump()) == name), None)
-        if not same and old is not None:
-            lines.append(f"{describe_change(old.model_dump(), new.model_dump())}.")
-    return tuple(lines)
-
-
-def _loaded(entry: Mapping[str, Any]) -> Source | None:
-    """Return the loaded plugin with the digest of an entry. If no loaded plugin has this digest,
-    return the loaded plugin with the same file name or module. Otherwise, return None."""
-    sources, digest = extension.SOURCES.values(), entry.get("sha256")
-    same = [source for source in sources if digest is not None and source.sha256 == digest]
-    name = _short_name(entry)
-    return next(
-        iter([*same, *(each for each in sources if _short_name(each.plain()) == name)]), None
+    digests = {old.sha256 for old in before.plugins}
+    named = {old.short_name: old for old in reversed(before.plugins)}
+    return tuple(
+        f"{_describe_change(named[new.short_name], new)}."
+        for new in now.plugins
+        if new.sha256 not in digests and new.short_name in named
     )
 
 
-def _short_name(entry: Mapping[str, Any]) -> str:
-    """Return the module or the file name of an entry, without the folder of the file."""
-    return str(entry.get("module") or PurePath(str(entry.get("path"))).name)
+def _loaded(entry: Plugin) -> Source | None:
+    """Return the loaded plugin with the digest of an entry. If no loaded plugin has this digest,
+    return the loaded plugin with the same file name or module. Otherwise, return None."""
+    sources = SOURCES.values()
+    same = [source for source in sources if entry.sha256 and source.sha256 == entry.sha256]
+    named = (source for source in sources if source.entry().short_name == entry.short_name)
+    return next(iter([*same, *named]), None)
 
 
-def _warn_changed(entry: Mapping[str, Any], source: Source) -> None:
-    changed = entry.get("sha256"), source.sha256
+def _warn_changed(entry: Plugin, source: Source) -> None:
+    changed = entry.sha256, source.sha256
     if changed not in _warned:
         _warned.add(changed)
-        warnings.warn(describe_change(entry, source.plain()), PluginChangedWarning, stacklevel=2)
+        warnings.warn(_describe_change(entry, source.entry()), PluginChangedWarning, stacklevel=2)
 
 
-def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _describe_change(old: Plugin, new: Plugin) -> str:
     """Return a sentence with the digests of two versions of a plugin, without the final period."""
     return (
-        f"plugin {_short_name(old)}: the run was trained with SHA-256 {old.get('sha256')}, and the"
-        f" loaded {_short_name(new)} has SHA-256 {new.get('sha256')}"
+        f"plugin {old.short_name}: the run was trained with SHA-256 {old.sha256}, and the loaded"
+        f" {new.short_name} has SHA-256 {new.sha256}"
     )
 
 

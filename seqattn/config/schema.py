@@ -7,6 +7,7 @@ key is an error. A section with variants is a union that is discriminated by one
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
@@ -14,8 +15,11 @@ from pydantic import BeforeValidator, Field, model_serializer, model_validator
 from seqattn.config.data import (
     Copy,
     Data,
+    Dates,
     Generated,
+    Grammar,
     Lag,
+    Numbers,
     OwnFile,
     Paths,
     Polygons,
@@ -32,6 +36,7 @@ from seqattn.config.model import (
     CellConfig,
     CosineAttention,
     DotAttention,
+    EmbeddingConfig,
     FastWeights,
     GaussianWindow,
     GeneralAttention,
@@ -81,6 +86,11 @@ class Plugin(Section):
     """Name of an importable module, instead of `path`."""
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """SHA-256 digest of the source file."""
+
+    @property
+    def short_name(self) -> str:
+        """The module, or the name of the file without its folder."""
+        return self.module or PurePath(str(self.path)).name
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
@@ -218,13 +228,61 @@ class ComparisonFile(Config):
 
 
 __all__ = [
-    "NAME_PATTERN", "AdditiveAttention", "Attention", "CellConfig", "Compare", "ComparisonFile",
-    "Config", "ConstantForcing", "ConstantRate", "Copy", "CosineAttention", "CosineRate", "Data",
-    "DotAttention", "EarlyStopping", "ExponentialForcing", "FastWeights", "GaussianWindow",
-    "GeneralAttention", "Generated", "InverseSigmoidForcing", "Lag", "LearningRateSchedule",
-    "LinearForcing", "Location", "LocationConfig", "LocationShift", "Logging", "Model",
-    "ModelConfig", "NormalizerConfig", "OwnFile", "Paths", "PlateauRate", "Plugin", "Polygons",
-    "Recall", "Recurrent", "Reverse", "ScaledDotAttention", "ScoreConfig", "Section", "Sort",
-    "Split", "Squares", "StepRate", "TeacherForcing", "TeacherForcingConfig", "Training",
-    "Transformer", "UniformAttention", "Window", "name_of",
+    "NAME_PATTERN",
+    "AdditiveAttention",
+    "Attention",
+    "CellConfig",
+    "Compare",
+    "ComparisonFile",
+    "Config",
+    "ConstantForcing",
+    "ConstantRate",
+    "Copy",
+    "CosineAttention",
+    "CosineRate",
+    "Data",
+    "Dates",
+    "DotAttention",
+    "EarlyStopping",
+    "EmbeddingConfig",
+    "ExponentialForcing",
+    "FastWeights",
+    "GaussianWindow",
+    "GeneralAttention",
+    "Generated",
+    "Grammar",
+    "InverseSigmoidForcing",
+    "Lag",
+    "LearningRateSchedule",
+    "LinearForcing",
+    "Location",
+    "LocationConfig",
+    "LocationShift",
+    "Logging",
+    "Model",
+    "ModelConfig",
+    "NormalizerConfig",
+    "Numbers",
+    "OwnFile",
+    "Paths",
+    "PlateauRate",
+    "Plugin",
+    "Polygons",
+    "Recall",
+    "Recurrent",
+    "Reverse",
+    "ScaledDotAttention",
+    "ScoreConfig",
+    "Section",
+    "Sort",
+    "Split",
+    "Squares",
+    "StepRate",
+    "TeacherForcing",
+    "TeacherForcingConfig",
+    "Training",
+    "Transformer",
+    "UniformAttention",
+    "Window",
+    "name_of",
 ]  # fmt: skip

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     PlainSerializer,
     WithJsonSchema,
 )
-from pydantic_core import PydanticCustomError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
 DISCRIMINATORS = ("name", "kind", "score", "schedule")
 
@@ -63,22 +67,106 @@ def check_ordered(section: Section, low: str, high: str) -> None:
         raise contradiction(low, f"is {lower}, more than {high}: {upper}")
 
 
-def discriminator(key: str, default: str) -> Discriminator:
-    """Build the discriminator of a union, which selects the variant by the value of `key`. If the
-    key is missing, the discriminator selects the variant `default`."""
+class Variants:
+    """The values that a key allows: the variants of a section, or names.
 
-    def tag(value: Any) -> str | None:
-        if isinstance(value, dict):
-            return str(value.get(key, default))
-        return str(getattr(value, key)) if isinstance(value, Section) else None
+    An object of this class is an annotation of the key. If the annotated type is a union of
+    sections, the value of the key is one of these sections. If the type is a `Literal`, the value
+    is one of its names. Plugins can add sections to both. A section that was added to names can be
+    written as its name alone, if it has a default for each of its keys.
 
-    return Discriminator(tag)
+    Attributes:
+        key: the key whose value selects the section, such as "kind".
+        default: the name of the section that has no such key; None if the key is required.
+        noun: the mechanism that plugins can add, such as "score"; "" if they can add none.
+        base: the base class of the sections that plugins can add.
+        names: the names that are values by themselves.
+        sections: the sections by name.
+    """
+
+    def __init__(
+        self, key: str, default: str | None = None, *, noun: str = "", base: type[Section] = Section
+    ) -> None:
+        self.key, self.default, self.noun, self.base = key, default, noun, base
+        self.names: tuple[str, ...] = ()
+        self.sections: dict[str, type[Section]] = {}
+
+    def add(self, name: str, section: type[Section]) -> None:
+        """Add a section of a plugin. The section gets the key that selects it."""
+        text = f"Name of the {self.noun}."
+        field = FieldInfo(annotation=Literal[name], default=name, description=text)  # type: ignore[arg-type]
+        section.model_fields[self.key] = field
+        section.model_rebuild(force=True)
+        self.sections[name] = section
+
+    def validate(self, given: Any) -> Any:
+        """Return the section or the name that a config gives.
+
+        Raises:
+            PydanticCustomError, PydanticKnownError: if the config gives neither.
+            ValidationError: if the section is not valid; pydantic joins the errors of all sections.
+        """
+        if type(given) in self.sections.values():
+            return given
+        if self.names and not isinstance(given, dict):
+            if given in self.names:
+                return given
+            if not (isinstance(given, str) and given in self.sections):
+                raise self._not_a_choice("", given)
+            given = {self.key: given}
+        if not isinstance(given, dict):
+            raise PydanticKnownError("dict_type")
+        name = given.get(self.key, self.default)
+        if name in self.names and len(given) == 1:
+            return name
+        if name in self.names:
+            raise contradiction(self.key, f"is {name}, which has no keys. Write {name} alone")
+        if self.key not in given and self.default is None:
+            context = {"key": self.key, "choices": [*self.names, *self.sections]}
+            raise PydanticCustomError("missing_name", "no name", context)
+        if not (isinstance(name, str) and name in self.sections):
+            raise self._not_a_choice(self.key, name)
+        return self.sections[name].model_validate(given)
+
+    def _not_a_choice(self, key: str, given: Any) -> PydanticCustomError:
+        context = {"key": key, "choices": [*self.names, *self.sections], "given": given}
+        if self.noun and isinstance(given, str) and PLUGIN_NAME.fullmatch(given):
+            context["noun"] = self.noun
+        return PydanticCustomError("not_a_choice", "not a choice", context)
+
+    def __get_pydantic_core_schema__(
+        self, annotated: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Take over the names or the sections of the annotated type."""
+        if get_origin(annotated) is Literal:
+            self.names = get_args(annotated)
+        else:
+            for each in get_args(annotated):
+                self.sections.setdefault(each.model_fields[self.key].default, each)
+        return core_schema.no_info_plain_validator_function(self.validate)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the choices as JSON Schema. Each section but the default requires its key."""
+        names = core_schema.literal_schema([*self.names, *self.sections])
+        if not self.sections:
+            return handler(names)
+        sections: dict[Any, CoreSchema] = {
+            name: {**each.__pydantic_core_schema__, "ref": f"{each.__module__}.{each.__qualname__}"}
+            for name, each in self.sections.items()
+        }
+        choices = {"": names, **sections} if self.names else sections
+        found = handler(core_schema.tagged_union_schema(choices, lambda _: None))
+        for name, reference in zip(choices, found["oneOf"], strict=True):
+            definition = handler.resolve_ref_schema(reference)
+            if name and name != self.default:
+                others = [key for key in definition.get("required", ()) if key != self.key]
+                definition["required"] = [self.key, *others]
+        return found
 
 
-def require_key(key: str) -> ConfigDict:
-    """Return the pydantic config of a variant that is not the default. In the JSON Schema of such a
-    variant, the discriminator is required."""
-    return ConfigDict(json_schema_extra={"required": [key]})
+PLUGIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*( [A-Za-z0-9_]+)*")
 
 
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]

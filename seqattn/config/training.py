@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from seqattn.config.section import (
     Count,
     FileName,
     Probability,
     Section,
+    Variants,
     contradiction,
-    discriminator,
-    require_key,
 )
 
 
@@ -39,7 +38,6 @@ class LinearForcing(TeacherForcingConfig):
     """A probability of teacher forcing that changes linearly from `start` to `end` over
     `over_epochs` epochs (Bengio et al. 2015)."""
 
-    model_config = require_key("schedule")
     schedule: Literal["linear"] = "linear"
     """How the probability changes from epoch to epoch."""
     start: Probability = 1.0
@@ -56,7 +54,6 @@ class ExponentialForcing(TeacherForcingConfig):
     """A probability of teacher forcing that equals `decay` to the power of the epoch, with epochs
     counted from 0 (Bengio et al. 2015)."""
 
-    model_config = require_key("schedule")
     schedule: Literal["exponential"] = "exponential"
     """How the probability changes from epoch to epoch."""
     decay: Annotated[float, Field(gt=0, lt=1)] = 0.95
@@ -68,7 +65,6 @@ class InverseSigmoidForcing(TeacherForcingConfig):
     """A probability of teacher forcing that equals k / (k + exp(epoch / k)), with epochs counted
     from 0 (Bengio et al. 2015)."""
 
-    model_config = require_key("schedule")
     schedule: Literal["inverse_sigmoid"] = "inverse_sigmoid"
     """How the probability changes from epoch to epoch."""
     k: Annotated[float, Field(ge=1, le=1e6)] = 12.0
@@ -77,11 +73,8 @@ class InverseSigmoidForcing(TeacherForcingConfig):
 
 
 TeacherForcing = Annotated[
-    Annotated[ConstantForcing, Tag("constant")]
-    | Annotated[LinearForcing, Tag("linear")]
-    | Annotated[ExponentialForcing, Tag("exponential")]
-    | Annotated[InverseSigmoidForcing, Tag("inverse_sigmoid")],
-    discriminator("schedule", "constant"),
+    ConstantForcing | LinearForcing | ExponentialForcing | InverseSigmoidForcing,
+    Variants("schedule", "constant"),
 ]
 
 
@@ -97,7 +90,6 @@ class CosineRate(Section):
     epoch to `minimum` after `over_epochs` epochs, as in torch's `CosineAnnealingLR` (Loshchilov and
     Hutter 2017, without restarts)."""
 
-    model_config = require_key("kind")
     kind: Literal["cosine"] = "cosine"
     """How the learning rate changes from epoch to epoch."""
     minimum: Annotated[float, Field(ge=0, le=100)] = 0.0
@@ -110,7 +102,6 @@ class CosineRate(Section):
 class StepRate(Section):
     """A learning rate that is multiplied by `factor` at intervals of `every` epochs."""
 
-    model_config = require_key("kind")
     kind: Literal["step"] = "step"
     """How the learning rate changes from epoch to epoch."""
     every: Count = 30
@@ -122,7 +113,6 @@ class StepRate(Section):
 class PlateauRate(Section):
     """A learning rate that is multiplied by `factor` when the validation loss stops improving."""
 
-    model_config = require_key("kind")
     kind: Literal["plateau"] = "plateau"
     """How the learning rate changes from epoch to epoch."""
     patience: Count = 10
@@ -132,11 +122,7 @@ class PlateauRate(Section):
 
 
 LearningRateSchedule = Annotated[
-    Annotated[ConstantRate, Tag("none")]
-    | Annotated[CosineRate, Tag("cosine")]
-    | Annotated[StepRate, Tag("step")]
-    | Annotated[PlateauRate, Tag("plateau")],
-    discriminator("kind", "none"),
+    ConstantRate | CosineRate | StepRate | PlateauRate, Variants("kind", "none")
 ]
 
 

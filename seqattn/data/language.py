@@ -18,10 +18,12 @@ from __future__ import annotations
 import datetime
 import zlib
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple, assert_never
 
 import numpy as np
 
+from seqattn.config import Dates, Grammar, Numbers
 from seqattn.data.sequences import Sequences
 from seqattn.data.tokens import Links, Tokens
 from seqattn.rng import rng_for
@@ -59,19 +61,21 @@ def part_of(meaning: str) -> Part:
     return "test" if share == 0 else "validation" if share == 1 else "train"
 
 
-def generate_language(
-    draw: Draw, part: Part, n: int, seed: int, source: Tokens, target: Tokens
-) -> Sequences:
-    """Generate n sequences of a task.
-
-    Args:
-        draw: function that draws an example.
-        part: the part to which the examples shall belong.
-        n: number of sequences.
-        seed: seed of the random numbers.
-        source: vocabulary of the sources.
-        target: vocabulary of the targets.
-    """
+def generate_language(task: Dates | Numbers | Grammar, n: int, seed: int) -> Sequences:
+    """Generate n sequences of a task. They belong to the validation or the test part if `seed` is
+    the seed of this part in the task, and to the training part otherwise."""
+    part: Part = {task.validation_seed: "validation", task.test_seed: "test"}.get(seed, "train")  # type: ignore[assignment]
+    draw: Draw
+    match task:
+        case Dates():
+            draw, source, target = draw_date, DATE_SOURCE, DATE_TARGET
+        case Numbers():
+            target = NUMBER_TARGETS[task.language]
+            draw, source = partial(draw_number, task=task), NUMBER_SOURCE
+        case Grammar():
+            draw, source, target = draw_sentence, GRAMMAR_SOURCE, GRAMMAR_TARGET
+        case _:
+            assert_never(task)
     found = list[Example]()
     for k in range(n):
         rng = rng_for(seed, "data", k)
@@ -181,17 +185,18 @@ class _Word(NamedTuple):
     possible: tuple[int, ...] = ()
 
 
-def draw_number(rng: np.random.RandomState, digits: int, language: Language) -> Example:
-    """Draw a number with 1 to `digits` digits, each number of digits with the same probability.
+def draw_number(rng: np.random.RandomState, task: Numbers) -> Example:
+    """Draw a number with at most `task.digits` digits, each number of digits with the same
+    probability.
 
     A symbol has a sure link to the digit that it says. "hundert", "tausend" and "und" have possible
     links to the digits on which they depend.
     """
-    length = 1 + int(rng.random_sample() * digits)
+    length = 1 + int(rng.random_sample() * task.digits)
     low = 10 ** (length - 1) if length > 1 else 0
     number = low + int(rng.random_sample() * (10**length - low))
     source = str(number)
-    words = spell(number, language)
+    words = spell(number, task.language)
     last = len(source) - 1
     links = tuple(
         (t, last - place, is_sure)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from seqattn.config import Generated, Section, extension
+from seqattn.config import Generated, Section, plugins
+from seqattn.config.data import TASK
 from seqattn.data.baselines import NaiveForecast
 from seqattn.data.sequences import Sequences
 from seqattn.errors import PluginError
@@ -38,8 +39,8 @@ class PluginTask:
                 not return `n` sequences, or if `ideal` is neither None nor an array with the shape
                 of the target.
         """
-        owner = extension.OWNERS[type(task)]
-        with extension.plugin_errors([owner], f"the task {self.name}"):
+        owner = plugins.OWNERS[type(task)]
+        with plugins.plugin_errors([owner], f"the task {self.name}"):
             found = self.generate(task, n, seed)
         if not isinstance(found, Sequences) or len(found) != n:
             got = f"{len(found)}" if isinstance(found, Sequences) else type(found).__name__
@@ -83,7 +84,7 @@ def register_task(
         def apply() -> None:
             PLUGIN_TASKS[config] = PluginTask(name, generate, baseline)
 
-        extension.register_section(extension.TASK, name, config, generate.__module__, apply)
+        plugins.register_section(TASK, name, config, generate.__module__, apply)
         return generate
 
     return register

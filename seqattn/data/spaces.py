@@ -30,7 +30,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -231,6 +231,18 @@ class Space(ABC):
 
     names: tuple[str, ...]
     units: Units
+    loss_name: ClassVar[str]
+    """Name of the loss."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of symbols, or 0 if the steps are not symbols."""
+        return len(self.symbols)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols by number; empty if the steps are not symbols."""
+        return ()
 
     @property
     @abstractmethod
@@ -285,6 +297,15 @@ class Space(ABC):
             per_sequence: the first stage of the scaling, (N, 1, F).
         """
 
+    def trim(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return forecasts (..., L, F) with padding after the end of each sequence, if the steps
+        say where a sequence ends."""
+        return values
+
+    def text(self, values: NDArray[Any]) -> str:
+        """Return the steps (L, F) of a sequence as text, up to its end."""
+        return " ".join(f"{value:g}" for value in np.ravel(values))
+
     @abstractmethod
     def as_plain(self) -> dict[str, Any]:
         """Return JSON-serializable data that preserves every number exactly."""
@@ -300,6 +321,7 @@ class Vectors(Space):
         units: unit of each feature that has a unit, by feature name.
     """
 
+    loss_name = "mean squared error"
     names: tuple[str, ...]
     scaling: Scaling
     units: Units = field(default_factory=dict)
@@ -367,17 +389,6 @@ class Vectors(Space):
         names = tuple(str(name) for name in plain["names"])
         units = {str(name): str(unit) for name, unit in plain["units"].items()}
         return cls(names, Scaling.from_plain(plain["scaling"], len(names)), units)
-
-
-def space_from_plain(plain: Mapping[str, Any]) -> Space:
-    """Build a space from the output of its method `as_plain`.
-
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError: if `plain` is not such an output.
-    """
-    if plain["kind"] != "vectors":
-        raise ValueError(f"the kind of steps {plain['kind']!r} is unknown")
-    return Vectors.from_plain(plain)
 
 
 def source_indices_of(

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 
 from seqattn.data.reading import Reading
 from seqattn.data.sequences import Sequences
-from seqattn.data.spaces import Space, Vectors, source_indices_of, space_from_plain
+from seqattn.data.spaces import Space, Vectors, source_indices_of
 from seqattn.data.spacing import Frequency
 from seqattn.data.splits import Splits
+from seqattn.data.tokens import Tokens
 from seqattn.data.units import Units
 from seqattn.errors import UsageError, counted
 
@@ -81,7 +82,9 @@ class DataSpec:
             UsageError: if they are not.
         """
         if not (isinstance(self.source, Vectors) and isinstance(self.target, Vectors)):
-            raise UsageError("this works for sequences of vectors only.")
+            raise UsageError(
+                "The steps of this run are symbols; this works for sequences of vectors only."
+            )
         return self.source, self.target
 
     @property
@@ -144,9 +147,19 @@ class DataSpec:
         frequency = plain.get("frequency")
         reading = plain.get("reading")
         return cls(
-            space_from_plain(plain["source"]), space_from_plain(plain["target"]),
+            _space_from_plain(plain["source"]), _space_from_plain(plain["target"]),
             int(plain["source_length"]), int(plain["target_length"]),
             tuple(str(digest) for digest in plain["digests"]),
             None if frequency is None else Frequency.from_plain(frequency),
             None if reading is None else Reading.from_plain(reading),
         )  # fmt: skip
+
+
+def _space_from_plain(plain: Mapping[str, Any]) -> Space:
+    match plain["kind"]:
+        case "vectors":
+            return Vectors.from_plain(plain)
+        case "tokens":
+            return Tokens.from_plain(plain)
+        case kind:
+            raise ValueError(f"the kind of steps {kind!r} is unknown")

@@ -17,14 +17,25 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort, Squares
-from seqattn.data import squares
+from seqattn.config import (
+    Copy,
+    Dates,
+    Grammar,
+    Lag,
+    Numbers,
+    Polygons,
+    Recall,
+    Reverse,
+    Sort,
+    Squares,
+)
+from seqattn.data import language, squares
 from seqattn.data.baselines import NaiveForecast
 from seqattn.data.plugin_tasks import PLUGIN_TASKS
 from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
 from seqattn.rng import rng_for
 
-Task = Squares | Polygons | Copy | Reverse | Sort | Recall | Lag
+Task = Squares | Polygons | Copy | Reverse | Sort | Recall | Lag | Dates | Numbers | Grammar
 
 FEATURES = ("x", "y")
 DIRECTIONS = ("counter-clockwise", "clockwise")
@@ -58,6 +69,8 @@ def generate(task: Task, n: int, seed: int) -> Sequences:
             return _generate_recall(task, n, seed)
         case Lag():
             return _generate_lag(task, n, seed)
+        case Dates() | Numbers() | Grammar():
+            return language.generate_language(task, n, seed)
         case _:
             assert_never(task)
 
@@ -79,7 +92,7 @@ def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
             return "turn on by the last angle", rotate_on
         case Recall():
             return "value of the nearest key", nearest_key_value
-        case Copy() | Reverse() | Sort() | Lag():
+        case Copy() | Reverse() | Sort() | Lag() | Dates() | Numbers() | Grammar():
             return None
         case _:
             assert_never(task)

@@ -49,7 +49,8 @@ class Tokens(Space):
         units: always empty.
     """
 
-    symbols: tuple[str, ...]
+    loss_name = "cross-entropy"
+    symbols: tuple[str, ...] = SPECIAL
     unit: Unit = "word"
     lowercase: bool = False
     names: tuple[str, ...] = ("symbol",)
@@ -99,10 +100,6 @@ class Tokens(Space):
         return {symbol: k for k, symbol in enumerate(self.symbols)}
 
     @property
-    def vocabulary_size(self) -> int:
-        return len(self.symbols)
-
-    @property
     def is_identity(self) -> bool:
         return True
 
@@ -121,6 +118,10 @@ class Tokens(Space):
 
     def decode(self, values: NDArray[Any], per_sequence: Scaler) -> Integers:
         return values
+
+    def trim(self, values: NDArray[Any]) -> NDArray[Any]:
+        ended = (values == END).cumsum(axis=-2) - (values == END) > 0
+        return np.where(ended, PAD, values)
 
     def split(self, text: str) -> list[str]:
         """Return the symbols of a text in Unicode normalization form C."""
@@ -151,7 +152,7 @@ class Tokens(Space):
     def symbols_of(self, numbers: NDArray[np.integer]) -> list[str]:
         """Return the symbols of numbers (L,) or (L, 1) up to the end of the sequence."""
         found = list[str]()
-        for number in np.asarray(numbers).ravel().tolist():
+        for number in np.asarray(numbers).ravel().astype(np.int64).tolist():
             if number in (END, PAD):
                 break
             found.append(self.symbols[number])

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seqattn.config import Config, Model, as_plain, extension, leaves
+from seqattn.config import Config, Model, as_plain, leaves, plugins
 from seqattn.errors import CheckpointError
 from seqattn.experiments.job import Job
 from seqattn.experiments.memory_estimate import (
@@ -234,11 +234,11 @@ def is_batchable(config: Model, features: FeatureSpec, lengths: Lengths) -> bool
     the model comes from a plugin, the function therefore computes forecasts of several runs side by
     side, and compares them with the forecasts of each run alone.
     """
-    if not (sources := list(extension.used_sources(config))):
+    if not (sources := list(plugins.used_sources(config))):
         return True
     key = repr((as_plain(config), features, lengths))
     if key not in _known:
-        with extension.plugin_errors(sources, "a forecast of the model"):
+        with plugins.plugin_errors(sources, "a forecast of the model"):
             _known[key] = _compare(config, features, lengths)
     return _known[key]
 

@@ -41,8 +41,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, cast
 
-from seqattn.config import OwnFile, PluginChangedWarning, as_plain, extension
-from seqattn.config.plugins import load_received, plugin_contents
+from seqattn.config import OwnFile, PluginChangedWarning, as_plain
+from seqattn.config.plugins import SOURCES, load_received, plugin_contents
 from seqattn.data import Windows
 from seqattn.data.tasks import naive_forecast_of
 from seqattn.errors import DistributedError, Interrupted, SeqattnError
@@ -146,8 +146,7 @@ def _reason_of_main_module() -> str | None:
     main = getattr(sys.modules["__main__"], "__file__", None)
     if main is not None and not Path(main).is_file():
         return "the main script has no file, for example because it comes from standard input"
-    plugins = extension.SOURCES.values()
-    if any(source.module == "__main__" and not source.path for source in plugins):
+    if any(source.module == "__main__" and not source.path for source in SOURCES.values()):
         return "a plugin is defined in a notebook or in an interactive session"
     return None
 

@@ -18,7 +18,7 @@ from seqattn.config import (
     Model,
     Recurrent,
     Transformer,
-    extension,
+    plugins,
 )
 from seqattn.errors import PluginError
 from seqattn.models.base import (
@@ -85,7 +85,7 @@ def count_parameters(
 
 def _construct(config: Model, features: FeatureSpec | int, lengths: Lengths | None) -> Seq2SeqModel:
     features = FeatureSpec.same(features) if isinstance(features, int) else features
-    with extension.plugin_errors(list(extension.used_sources(config)), "the model's constructor"):
+    with plugins.plugin_errors(list(plugins.used_sources(config)), "the model's constructor"):
         if type(config) in PLUGIN_MODELS:
             return PLUGIN_MODELS[type(config)](config, features, lengths)
         match config:

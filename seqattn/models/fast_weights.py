@@ -39,6 +39,7 @@ from seqattn.errors import UsageError
 from seqattn.models.attention import AttentionOverride
 from seqattn.models.base import RNG, AttentionMap, FeatureSpec, ModelOutput, Seq2SeqModel
 from seqattn.models.layers import LayerNorm, Linear, matmul
+from seqattn.models.modality import Endings
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -112,7 +113,9 @@ class FastWeightsModel(Seq2SeqModel):
         super().__init__()
         H = config.hidden_dim
         self.features, self.hidden = features, H
-        self.source_modality, self.target_modality = source, target = features.modalities()
+        self.source_modality, self.target_modality = source, target = features.modalities(
+            H, config.embedding
+        )
         self.decay, self.rate, self.inner_steps = config.decay, config.rate, config.inner_steps
         self.encoder_input = Linear(source.input_width, H)
         self.encoder_state = Linear(H, H, bias=False)
@@ -120,7 +123,7 @@ class FastWeightsModel(Seq2SeqModel):
         self.decoder_input = Linear(target.input_width, H)
         self.decoder_state = Linear(H, H, bias=False)
         self.decoder_norm = LayerNorm(H) if config.layer_norm else None
-        self.output = Linear(H, target.output_width)
+        self.output = target.output_layer(H)
         self.skip = build_skip(config.skip, lengths, features, self.output)
 
     def attention_shape(self) -> tuple[int, int]:
@@ -266,7 +269,7 @@ class FastWeightsModel(Seq2SeqModel):
         *_, S, _ = source.shape
         use_matrix = self._use_matrix(S, steps, with_attention)
         memory, state, decoder_input = self.encode(source, source_lengths, use_matrix=use_matrix)
-        modality = self.target_modality
+        modality, endings = self.target_modality, Endings(self.target_modality)
         values, weights = list[Tensor](), list[Tensor]()
         for skip in self.skip_outputs(source, source_lengths, [1] * steps):
             projected = self.decoder_input(modality.embed(decoder_input))
@@ -276,6 +279,8 @@ class FastWeightsModel(Seq2SeqModel):
             values.append(output)
             if read_weights is not None:
                 weights.append(read_weights[..., :S])
+            if endings.add(decoder_input):
+                break
         return _strength_output(values, weights if with_attention else [])
 
     def _use_matrix(self, S: int, T: int, with_attention: bool) -> bool:

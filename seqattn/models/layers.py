@@ -201,6 +201,62 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, (width,)) * gain.view(runs) + bias.view(runs)
 
 
+class Embedding(nn.Module):
+    """A table with a learned vector for each symbol of a vocabulary.
+
+    The bound of the initial distribution gives the elements the variance 1 / E, so that a table
+    that is also the output layer begins with outputs of variance 1 for inputs of variance 1.
+
+    Args:
+        symbols: size V of the vocabulary.
+        width: width E of the vectors.
+
+    Attributes:
+        weight: the vectors (V, E), or (R, V, E) for R runs.
+    """
+
+    def __init__(self, symbols: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(symbols, width))
+        self.init_bound = math.sqrt(3 / width)
+
+    def __call__(self, numbers: Tensor) -> Tensor:
+        """Return the vectors (..., E) of symbols.
+
+        Args:
+            numbers: the numbers of the symbols, int64: (...), or (R, ...) for R runs.
+        """
+        if self.weight.dim() == 2:
+            return F.embedding(numbers, self.weight)
+        runs = torch.arange(len(self.weight), device=numbers.device)
+        return self.weight[runs.view(-1, *[1] * (numbers.dim() - 1)), numbers]
+
+
+class TiedLinear(nn.Module):
+    """An output layer whose weights are the vectors of an embedding (Press and Wolf 2017, "Using
+    the Output Embedding to Improve Language Models").
+
+    Args:
+        embedding: the embedding (V, E).
+        width: width of the input. If it differs from E, a learned map to the width E comes first.
+    """
+
+    def __init__(self, embedding: Embedding, width: int) -> None:
+        super().__init__()
+        symbols, E = embedding.weight.shape
+        self.source = [embedding]  # in a list, so that its parameters do not count twice
+        self.inner = None if width == E else Linear(width, E)
+        self.bias = nn.Parameter(torch.empty(symbols))
+        self.init_bound = 0.0
+
+    @property
+    def weight(self) -> Tensor:
+        return self.source[0].weight
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return affine(x if self.inner is None else self.inner(x), self.weight, self.bias)
+
+
 def init_parameters(model: nn.Module, seed: int) -> None:
     """Initialize every parameter. The elements of a `LearnedVector` are set to its constant initial
     value, and every other parameter is drawn from a random stream named after the parameter.

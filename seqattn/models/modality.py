@@ -12,6 +12,7 @@ features of a step, E the width of an embedded step, and `...` an optional leadi
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,7 +21,9 @@ import torch
 import torch.nn.functional
 from torch import Tensor, nn
 
-from seqattn.models.layers import Linear
+from seqattn.config import EmbeddingConfig
+from seqattn.data.tokens import BEGIN, END
+from seqattn.models.layers import Embedding, Linear, TiedLinear
 
 if TYPE_CHECKING:
     from seqattn.data import DataSpec
@@ -35,11 +38,15 @@ class FeatureSpec:
         target_dim: the number of features of a target step.
         source_index_of_target: the index of each target feature among the source features, or -1 if
             the source does not have the feature.
+        source_symbols: size of the vocabulary of the source, or 0 if its steps are vectors.
+        target_symbols: size of the vocabulary of the target, or 0 if its steps are vectors.
     """
 
     source_dim: int
     target_dim: int
     source_index_of_target: tuple[int, ...]
+    source_symbols: int = 0
+    target_symbols: int = 0
 
     @classmethod
     def same(cls, features: int) -> FeatureSpec:
@@ -50,18 +57,35 @@ class FeatureSpec:
     def of(cls, spec: DataSpec) -> FeatureSpec:
         """Build the spec from the features of a `DataSpec`."""
         F, G = len(spec.source_features), len(spec.target_features)
-        return cls(F, G, spec.source_index_of_target)
+        sizes = spec.source.vocabulary_size, spec.target.vocabulary_size
+        return cls(F, G, spec.source_index_of_target, *sizes)
 
     @property
     def has_same_features(self) -> bool:
         return (
             self.source_index_of_target == tuple(range(self.source_dim))
+            and not (self.source_symbols or self.target_symbols)
             and self.source_dim == self.target_dim
         )
 
-    def modalities(self) -> tuple[Modality, Modality]:
-        """Build the modality of the source and the modality of the target."""
-        return VectorModality(self, self.source_dim), VectorModality(self, self.target_dim)
+    def modalities(
+        self, width: int = 1, embedding: EmbeddingConfig | None = None
+    ) -> tuple[Modality, Modality]:
+        """Build the modality of the source and the modality of the target.
+
+        Args:
+            width: width of an embedded symbol if the config sets no other width.
+            embedding: the section `model.embedding`; None for its defaults.
+        """
+        of_symbols = embedding or EmbeddingConfig()
+        sides = (self.source_dim, self.source_symbols), (self.target_dim, self.target_symbols)
+        source, target = (
+            TokenModality(symbols, of_symbols.dim or width, tied=of_symbols.tied)
+            if symbols
+            else VectorModality(self, features)
+            for features, symbols in sides
+        )
+        return source, target
 
     def start_token(self, last_source: Tensor) -> Tensor:
         """Return the first decoder input, (..., N, target_dim).
@@ -88,6 +112,9 @@ class Modality(nn.Module, ABC):
 
     input_width: int
     output_width: int
+    is_scored_free_running = True
+    """Whether the loss of validation is computed in free running. For symbols, the probability of a
+    true symbol after a wrong one says little."""
 
     @abstractmethod
     def embed(self, steps: Tensor) -> Tensor:
@@ -99,6 +126,10 @@ class Modality(nn.Module, ABC):
         positions to its inputs."""
 
     @abstractmethod
+    def output_layer(self, width: int) -> Linear | TiedLinear:
+        """Build a layer that maps states (..., width) to outputs (..., output_width)."""
+
+    @abstractmethod
     def start_token(self, last_source: Tensor) -> Tensor:
         """Return the first decoder input (..., N, F), given the last valid source step (..., N,
         features of the source)."""
@@ -108,6 +139,11 @@ class Modality(nn.Module, ABC):
         """Return the steps (..., F) that outputs (..., output_width) stand for. In free running,
         they are the next decoder input."""
 
+    def has_ended(self, steps: Tensor) -> Tensor | None:
+        """Return which sequences (..., N) end with the steps (..., N, F); None if the steps of this
+        kind never say that a sequence ends."""
+        return None
+
     @abstractmethod
     def errors(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the error of each target cell, (..., N, T, F).
@@ -116,6 +152,16 @@ class Modality(nn.Module, ABC):
             outputs: (..., N, T, output_width) outputs of the model.
             target: (..., N, T, F) targets.
         """
+
+    def observe(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return what an evaluation keeps of the outputs of a teacher-forced pass, (..., N, T, K):
+        the outputs, by default.
+
+        Args:
+            outputs: (..., N, T, output_width) outputs of the model.
+            target: (..., N, T, F) targets.
+        """
+        return outputs
 
     def loss(self, outputs: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
         """Return the mean error of each run over all valid target cells, (...). The mean is 0 if no
@@ -137,6 +183,26 @@ class Modality(nn.Module, ABC):
         return total / (keep.sum(dim=(-2, -1)).clamp(min=1) * target.shape[-1])
 
 
+class Endings:
+    """Which sequences of a free-running forecast have ended.
+
+    Args:
+        modality: the modality of the target.
+    """
+
+    def __init__(self, modality: Modality) -> None:
+        self.modality = modality
+        self.ended: Tensor | None = None
+
+    def add(self, steps: Tensor) -> bool:
+        """Add the next steps (..., N, F), and return whether all sequences have ended."""
+        ended = self.modality.has_ended(steps)
+        if ended is None:
+            return False
+        self.ended = ended if self.ended is None else self.ended | ended
+        return bool(self.ended.all())
+
+
 class VectorModality(Modality):
     """Steps that are vectors of F numbers. The network reads and writes the numbers themselves, and
     the error of a cell is the squared difference. There are no parameters.
@@ -156,6 +222,9 @@ class VectorModality(Modality):
     def input_layer(self, width: int) -> nn.Module:
         return Linear(self.input_width, width)
 
+    def output_layer(self, width: int) -> Linear | TiedLinear:
+        return Linear(width, self.output_width)
+
     def start_token(self, last_source: Tensor) -> Tensor:
         return self.features.start_token(last_source)
 
@@ -169,3 +238,74 @@ class VectorModality(Modality):
         if keep is None and outputs.dim() == 3:  # one operation instead of three
             return torch.nn.functional.mse_loss(outputs, target)
         return super().loss(outputs, target, keep)
+
+
+class TokenModality(Modality):
+    """Steps that are symbols of a vocabulary, as numbers (..., L, 1). The network reads learned
+    vectors of the symbols, and its outputs are logits. The error of a step is the cross-entropy,
+    the negative natural logarithm of the probability of the true symbol.
+
+    The symbols of padding and of the begin of a sequence are never read from outputs.
+
+    Args:
+        symbols: size V of the vocabulary.
+        width: width E of an embedded symbol.
+        tied: whether the output layer uses the vectors of the embedding as its weights.
+    """
+
+    is_scored_free_running = False
+
+    def __init__(self, symbols: int, width: int, *, tied: bool = False) -> None:
+        super().__init__()
+        self.input_width, self.output_width, self.tied = width, symbols, tied
+        self.embedding = Embedding(symbols, width)
+
+    def embed(self, steps: Tensor) -> Tensor:
+        return self.embedding(steps.squeeze(-1))
+
+    def input_layer(self, width: int) -> nn.Module:
+        return ScaledEmbedding(self, width)
+
+    def output_layer(self, width: int) -> Linear | TiedLinear:
+        if self.tied:
+            return TiedLinear(self.embedding, width)
+        return Linear(width, self.output_width)
+
+    def start_token(self, last_source: Tensor) -> Tensor:
+        return torch.full((*last_source.shape[:-1], 1), BEGIN, device=last_source.device)
+
+    def read(self, outputs: Tensor) -> Tensor:
+        return outputs[..., END:].argmax(dim=-1, keepdim=True) + END
+
+    def has_ended(self, steps: Tensor) -> Tensor:
+        return steps.squeeze(-1) == END
+
+    def errors(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return outputs.logsumexp(dim=-1, keepdim=True) - outputs.gather(-1, target)
+
+    def observe(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the most probable symbols and the cross-entropies of the true symbols, (..., N, T,
+        2)."""
+        return torch.cat([self.read(outputs).double(), self.errors(outputs, target).double()], -1)
+
+
+class ScaledEmbedding(nn.Module):
+    """The embedding of a modality, times the square root of its width (Vaswani et al. 2017, section
+    3.4).
+
+    Args:
+        modality: the modality whose embedding is used.
+        width: width of the result. If it differs from the width of the embedding, a learned map
+            follows.
+    """
+
+    def __init__(self, modality: TokenModality, width: int) -> None:
+        super().__init__()
+        E = modality.input_width
+        self.source = [modality]  # in a list, so that its parameters do not count twice
+        self.factor = math.sqrt(E)
+        self.outer = None if width == E else Linear(E, width)
+
+    def __call__(self, steps: Tensor) -> Tensor:
+        x = self.source[0].embed(steps) * self.factor
+        return x if self.outer is None else self.outer(x)

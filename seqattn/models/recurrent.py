@@ -50,6 +50,7 @@ from seqattn.models.base import (
 )
 from seqattn.models.cells import Bidirectional, Cell, CellFactory, cell_factory, last_valid
 from seqattn.models.layers import Linear, concat_features
+from seqattn.models.modality import Endings
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -142,7 +143,9 @@ class RecurrentModel(Seq2SeqModel):
         H, cell, two_way = config.hidden_dim, cell_factory(config.cell), config.bidirectional
         has_attention = config.attention is not None
         self.features, self.hidden, self.dropout = features, H, config.dropout
-        self.source_modality, self.target_modality = source, target = features.modalities()
+        self.source_modality, self.target_modality = source, target = features.modalities(
+            H, config.embedding
+        )
         self.context_is_input = has_attention and config.context == "input"
         self.context_is_output = has_attention and config.context == "output"
         self.uses_input_feeding = config.input_feeding
@@ -160,7 +163,8 @@ class RecurrentModel(Seq2SeqModel):
         has_attentional = self.uses_input_feeding or config.readout == "tanh"
         self.combine = Linear(2 * H, H) if has_attentional else None
         reads_context = self.context_is_output and not has_attentional
-        self.output = Linear(2 * H if reads_context else H, target.output_width)
+        self.readout_width = 2 * H if reads_context else H
+        self.output = target.output_layer(self.readout_width)
         self.skip = build_skip(config.skip, lengths, features, self.output)
 
     def attention_shape(self) -> tuple[int, int]:
@@ -267,12 +271,15 @@ class RecurrentModel(Seq2SeqModel):
             self.attention_shape()  # raises a UsageError for a model without attention
             memory = replace(cast("AttentionMemory", memory), intervention=override.start())
         values, attended = list[Tensor](), list[AttentionOutput]()
+        endings = Endings(self.target_modality)
         for skip in self.skip_outputs(source, source_lengths, [1] * steps):
             output, attention, state = self.step(decoder_input, state, memory)
             values.append(output if skip is None else output + skip)
             decoder_input = self.target_modality.read(values[-1].select(-2, 0))
             if with_attention and attention is not None:
                 attended.append(attention)
+            if endings.add(decoder_input):
+                break
         return _build_output(values, attended, self.attention, with_attention)
 
     def step(
@@ -402,7 +409,7 @@ def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:
         return NO_NOISE if u is None else Noise(u)
     weight = model.output.weight
     layers = [dropout_factors(rng, p, weight, N, T, model.hidden) for _ in model.decoder_above]
-    return Noise(u, tuple(layers), dropout_factors(rng, p, weight, N, T, weight.shape[-1]))
+    return Noise(u, tuple(layers), dropout_factors(rng, p, weight, N, T, model.readout_width))
 
 
 def _encoder_layer(

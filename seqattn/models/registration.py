@@ -12,8 +12,10 @@ from seqattn.config import (
     NormalizerConfig,
     ScoreConfig,
     Section,
-    extension,
+    plugins,
 )
+from seqattn.config.model import CELL, LOCATION, MODEL, NORMALIZER, SCORE
+from seqattn.config.section import Variants
 from seqattn.errors import PluginError
 from seqattn.models.attention import Location, Normalizer, Score
 from seqattn.models.attention.location_based import LOCATIONS
@@ -59,7 +61,7 @@ def register_score(name: str, config: type[ScoreConfig]) -> Decorator[Any]:
         PluginError: if the class is not a subclass of `seqattn.Score` or does not implement all
             abstract methods, or if the name or the config section is invalid or already in use.
     """
-    return _decorator(extension.SCORE, name, config, Score, SCORES)
+    return _decorator(SCORE, name, config, Score, SCORES)
 
 
 def register_normalizer(name: str, config: type[NormalizerConfig] | None = None) -> Decorator[Any]:
@@ -76,7 +78,7 @@ def register_normalizer(name: str, config: type[NormalizerConfig] | None = None)
             all abstract methods, or if the name or the config section is invalid or already in use.
     """
     section = config or _empty_section(NormalizerConfig, name)
-    return _decorator(extension.NORMALIZER, name, section, Normalizer, PLUGIN_NORMALIZERS)
+    return _decorator(NORMALIZER, name, section, Normalizer, PLUGIN_NORMALIZERS)
 
 
 def register_location(name: str, config: type[LocationConfig]) -> Decorator[Any]:
@@ -92,7 +94,7 @@ def register_location(name: str, config: type[LocationConfig]) -> Decorator[Any]
         PluginError: if the class is not a subclass of `seqattn.Location` or does not implement all
             abstract methods, or if the name or the config section is invalid or already in use.
     """
-    return _decorator(extension.LOCATION, name, config, Location, LOCATIONS)
+    return _decorator(LOCATION, name, config, Location, LOCATIONS)
 
 
 def register_cell(name: str, config: type[CellConfig] | None = None) -> Decorator[Any]:
@@ -108,7 +110,7 @@ def register_cell(name: str, config: type[CellConfig] | None = None) -> Decorato
             abstract methods, or if the name or the config section is invalid or already in use.
     """
     section = config or _empty_section(CellConfig, name)
-    return _decorator(extension.CELL, name, section, Cell, PLUGIN_CELLS)
+    return _decorator(CELL, name, section, Cell, PLUGIN_CELLS)
 
 
 def register_model(name: str, config: type[ModelConfig]) -> Decorator[Any]:
@@ -125,7 +127,7 @@ def register_model(name: str, config: type[ModelConfig]) -> Decorator[Any]:
         PluginError: if the class is not a subclass of `seqattn.Seq2SeqModel` or does not implement
             all abstract methods, or if the name or the config section is invalid or already in use.
     """
-    return _decorator(extension.MODEL, name, config, Seq2SeqModel, PLUGIN_MODELS)
+    return _decorator(MODEL, name, config, Seq2SeqModel, PLUGIN_MODELS)
 
 
 def _empty_section(base: type[Section], name: str) -> Any:
@@ -136,7 +138,7 @@ def _empty_section(base: type[Section], name: str) -> Any:
 
 
 def _decorator(
-    kind: extension.Kind, name: str, config: type[Section], base: type, registry: dict[Any, Any]
+    kind: Variants, name: str, config: type[Section], base: type, registry: dict[Any, Any]
 ) -> Decorator[Any]:
     """Return the decorator that registers a class."""
 
@@ -146,7 +148,7 @@ def _decorator(
         def apply() -> None:
             registry[config] = cls
 
-        extension.register_section(kind, name, config, cls.__module__, apply)
+        plugins.register_section(kind, name, config, cls.__module__, apply)
         return cls
 
     return register

@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqattn.errors import DataError, UsageError
-from seqattn.models.layers import Linear, affine, without_autocast
+from seqattn.models.layers import Linear, TiedLinear, affine, without_autocast
 from seqattn.models.modality import FeatureSpec
 
 
@@ -153,7 +153,7 @@ class LinearSkip(nn.Module):
 
 
 def build_skip(
-    kind: str, lengths: Lengths | None, features: FeatureSpec, output: Linear
+    kind: str, lengths: Lengths | None, features: FeatureSpec, output: Linear | TiedLinear
 ) -> LinearSkip | None:
     """Build the skip connection of a model. If the model has a skip connection, also set
     `init_bound` of the output layer to 0, so that this layer is initialized to zero.

@@ -293,9 +293,12 @@ def to_tensors(
     masks = dict((shape or shape_of_batch(part)).masks)
     arrays = part.encode(kind)
     # A part may be a strided view, or a view of a read-only mapped file.
+    spaces = part.source_space, part.target_space
     source, target = (
-        torch.as_tensor(np.require(values, kind, ["C", "W"]), dtype=dtype, device=device)
-        for values in arrays
+        torch.as_tensor(np.require(values, np.int64, ["C", "W"]), device=device)
+        if space.vocabulary_size
+        else torch.as_tensor(np.require(values, kind, ["C", "W"]), dtype=dtype, device=device)
+        for values, space in zip(arrays, spaces, strict=True)
     )
     lengths = keep = None
     if "source_lengths" in masks:

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqattn import experiments
 from seqattn.analysis import doctor
-from seqattn.analysis.doctor import CHECK_NAMES, WEIGHT_CHECK_NAMES, Evidence
-from seqattn.analysis.evaluation import load_run
+from seqattn.analysis.doctor import CHECK_NAMES, CHECKS, WEIGHT_CHECK_NAMES, Evidence
 from seqattn.config import resolve
 from seqattn.data.baselines import render_verdict
 from seqattn.runs import EpochRecord
@@ -156,6 +154,18 @@ def test_what_is_planted_is_found(name: str, sick: Callable[[], Evidence]) -> No
     assert not found(seen_with(healthy()))
 
 
+def test_every_check_has_a_name_of_its_own_and_a_change_for_what_it_finds() -> None:
+    assert len(set(CHECK_NAMES)) == len(CHECKS)
+    findings = doctor.examine(
+        seen_with(healthy(), loss=9.0, loss_teacher_forced=0.1, seeds=(1.0, 1.0, 9.0))
+    )
+    assert tuple(finding.name for finding in findings) == CHECK_NAMES
+    ill = [finding for finding in findings if finding.state == "found"]
+    assert len(ill) >= 3
+    assert all(finding.meaning and finding.change for finding in ill)
+    assert not any(finding.change for finding in findings if finding.state != "found")
+
+
 def test_what_is_meant_is_no_illness() -> None:
     sharp = one_hot(np.arange(T))
     assert CHECK_NAMES[5] not in found(seen_with(sharp, normalizer="hard"))
@@ -263,24 +273,6 @@ def test_a_remedy_for_exposure_is_one_that_this_run_can_take(
             resolve(None, [f"model.kind={kind}", words.replace(": ", "=", 1)])
     if probability == 0.5 or kind == "transformer":
         assert not exposed.change.startswith("training.teacher_forcing.probability")
-
-
-@pytest.mark.parametrize(
-    ("sets", "kind", "teacher_forcing"),
-    [
-        (["training.teacher_forcing={schedule: linear, end: 0.25}"], "recurrent", ("linear", 0.25)),
-        (["model.kind=transformer", "training.teacher_forcing.probability=1"], "transformer",
-         ("constant", 1.0)),
-    ],
-)  # fmt: skip
-def test_the_evidence_has_the_teacher_forcing_of_the_last_epoch(
-    sets: list[str], kind: str, teacher_forcing: tuple[str, float], tmp_path: Path
-) -> None:
-    small = ["training.epochs=2", "data.n_train=16", "data.n_validation=8", "data.n_test=8"]
-    folder, _ = experiments.train_one(resolve(None, [*small, *sets]).config, tmp_path, plots=False)
-    _, trained = load_run.open_run(folder.path)
-    seen = doctor.collect_evidence(trained, load_run.load_splits(trained))
-    assert (seen.kind, seen.teacher_forcing) == (kind, teacher_forcing)
 
 
 def test_stuck_at_the_end_of_sources_of_several_lengths() -> None:

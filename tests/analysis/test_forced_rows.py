@@ -57,27 +57,26 @@ def check(rows: Any, known: tuple[str, ...]) -> None:
     ("change", "message"),
     [
         ({"step": 0}, "rows[0].step: is 0, but the forecast has 4 steps; give 1 to 4"),
-        ({"step": 5}, "rows[0].step: is 5, but the forecast has 4 steps; give 1 to 4"),
+
         ({"step": True}, "rows[0].step: expected a whole number, found true"),
-        ({"step": 1.5}, "rows[0].step: expected a whole number, found 1.5"),
-        ({"step": None}, "rows[0].step: expected a whole number, found null"),
+
+
         ({"layer": 2}, "rows[0].layer: is 2, but the model has 2 layers; give 0 or 1"),
-        ({"layer": -1}, "rows[0].layer: is -1, but the model has 2 layers; give 0 or 1"),
+
         ({"head": 3}, "rows[0].head: is 3, but the model has 3 heads; give 0 to 2"),
         ({"id": "c"}, "rows[0].id: no sequence has the id 'c'; there are 'a' and 'b'"),
-        ({"id": 3}, "rows[0].id: expected a text, found 3"),
-        ({"weights": [0, 1, 0], "id": "a"},
-         "rows[0].weights: has 3 numbers, but the source of sequence 'a' has 2 points"),
+
+
         ({}, "rows[0].weights: has 2 numbers, but the source of sequence 'b' has 5 points."
              ' Give 5 numbers, or add "id" to give the row to one sequence only'),
         ({"weights": [0, float("nan")]}, "rows[0].weights[1]: is NaN; give a finite number"),
-        ({"weights": [float("-inf"), 0]}, "rows[0].weights[0]: is -inf; give a finite number"),
-        ({"weights": [10**400, 0]}, "rows[0].weights[0]: is too large; give a finite number"),
-        ({"weights": [0, "1"]}, "rows[0].weights[1]: expected a number, found '1'"),
+
+
+
         ({"weights": [0, None]}, "rows[0].weights[1]: expected a number, found null"),
-        ({"weights": [0, True]}, "rows[0].weights[1]: expected a number, found true"),
-        ({"weights": 3}, "rows[0].weights: expected a list of numbers, found 3"),
-        ({"weights": []}, "rows[0].weights: has 0 numbers"),
+
+
+
         ({"heads": 3}, "rows[0]: unknown key 'heads'; a row has step, layer, head, id and weights"),
     ],
 )  # fmt: skip
@@ -91,12 +90,8 @@ def test_refused_rows(change: dict[str, Any], message: str) -> None:
     ("content", "message"),
     [
         ([ROW], 'f.json: expected {"rows": ['),
-        ({}, "f.json: expected"),
-        ({"rows": {}}, "f.json: rows: expected a list"),
         ({"rows": [ROW], "row": []}, "f.json: unknown key 'row'"),
-        ({"rows": [[0, 1]]}, "f.json: rows[0]: expected an object"),
         ({"rows": [{"weights": [0, 1]}]}, "f.json: rows[0]: has no step"),
-        ({"rows": [{"step": 1}]}, "f.json: rows[0]: has no weights"),
     ],
 )
 def test_refused_contents(content: Any, message: str) -> None:
@@ -141,13 +136,8 @@ def test_a_file_of_rows_is_read(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (None, "cannot be read (No such file or directory)"),
-        (b"", "is empty"),
         (b"{", "is not valid JSON"),
-        (b"\xff\xfe", "is not valid JSON"),
-        (b"[" * 100_000, "is not valid JSON"),
         (b'{"rows": [], "rows": []}', "has the key 'rows' twice"),
-        (b'{"rows": [{"step": 1, "weights": [NaN, 1]}]}', "rows[0].weights[0]: is NaN"),
-        (b'{"rows": [{"step": 1, "weights": [1e999, 1]}]}', "rows[0].weights[0]: is inf"),
     ],
 )
 def test_files_that_cannot_be_used(content: bytes | None, message: str, tmp_path: Path) -> None:
@@ -157,16 +147,6 @@ def test_files_that_cannot_be_used(content: bytes | None, message: str, tmp_path
     with pytest.raises(UsageError) as caught:
         parse_override(f"forced:{file}")
     assert str(caught.value).startswith(f"{file}: {message}")
-
-
-def test_a_folder_and_no_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
-        parse_override(f"forced:{tmp_path}")
-    for text in ("forced", "forced:"):
-        with pytest.raises(
-            UsageError, match=f"--attention-override {text}: expected .*forced:FILE"
-        ):
-            parse_override(text)
 
 
 # --- forecasts ------------------------------------------------------------------------------------
@@ -202,25 +182,6 @@ def test_rows_with_the_weights_of_the_model_change_nothing(
     assert np.array_equal(forced.maps["cross"], plain.maps["cross"])
 
 
-@pytest.mark.parametrize("name", ["ragged_run", "heads_run", "transformer_run"])
-@pytest.mark.parametrize("mode", ["uniform", "one_hot:0", "zeros"])
-def test_rows_of_a_mode_equal_the_mode(
-    name: str, mode: str, request: pytest.FixtureRequest
-) -> None:
-    path = request.getfixturevalue(name)
-    by_mode, part = forecast(path, Override.parse(mode))
-    rows = [
-        {"id": one, "step": t, "weights": {
-            "uniform": [1 / length] * length, "one_hot:0": [1] + [0] * (length - 1),
-            "zeros": [0] * length}[mode]}
-        for one, length in zip(part.ids, part.source_lengths.tolist(), strict=True)
-        for t in (1, 2, 3)
-    ]  # fmt: skip
-    forced, _ = forecast(path, rows)
-    np.testing.assert_allclose(forced.values, by_mode.values, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(forced.maps["cross"], by_mode.maps["cross"], rtol=0, atol=1e-6)
-
-
 def test_a_row_of_one_sequence_leaves_the_others(heads_run: Path) -> None:
     plain, part = forecast(heads_run, None)
     length = int(part.source_lengths[3])
@@ -249,11 +210,6 @@ def test_the_meaning_says_what_the_rows_sum_to(
     weights: list[float], meaning: str, attention_run: Path
 ) -> None:
     assert forecast(attention_run, [{"step": 1, "weights": weights}])[0].meaning == meaning
-
-
-def test_the_meaning_of_zeros_is_partial(attention_run: Path) -> None:
-    assert forecast(attention_run, Override.parse("zeros"))[0].meaning == "partial"
-    assert forecast(attention_run, Override.parse("uniform"))[0].meaning == "distribution"
 
 
 def test_runs_without_weights_to_replace(plain_run: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from seqattn import experiments
 from seqattn.config import resolve
-from seqattn.errors import CheckpointError
 from seqattn.runs import RunFolder
 from tests.conftest import Ended
 
@@ -129,22 +128,6 @@ def test_the_page_shows_metrics(seqattn: Command, home: Path) -> None:
     assert f'<td class="number">{mase[1]:.4g}</td>' in page
 
 
-def test_a_run_of_an_older_version_is_still_read(seqattn: Command, home: Path) -> None:
-    path = home / "outputs/one/summary.json"
-    summary = json.loads(path.read_text())
-    del summary["metrics"], summary["digest"]
-    path.write_text(json.dumps(summary))
-    for words in (
-        ["train", "one.yaml", "--resume"],
-        ["report", "outputs/one", "--no-live"],
-        ["doctor", "outputs/one"],
-    ):
-        done = seqattn(*words)
-        assert done.code == 0, (words, done.err)
-        assert "MASE" not in done.out
-    assert "RMSE, f0" in seqattn("train", "one.yaml", "--resume").out
-
-
 def test_a_constant_feature_has_no_mase_and_says_why(seqattn: Command, tmp_path: Path) -> None:
     (tmp_path / "my.csv").write_text(csv(2, constant=True))
     (tmp_path / "c.yaml").write_text(CONFIG.format(name="constant"))
@@ -157,37 +140,6 @@ def test_a_constant_feature_has_no_mase_and_says_why(seqattn: Command, tmp_path:
     words = "MASE of f1 is undefined: the training series repeat exactly after 7 steps."
     assert words in " ".join(done.out.split())
     assert "undefined" in done.out
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (
-            lambda m: m.update(season=None),
-            "metrics.season_origin: must be null exactly where season is",
-        ),
-        (lambda m: m.update(season="7"), "metrics.season: expected a whole number"),
-        (
-            lambda m: m.update(mase_scale=[None]),
-            "metrics.mase_undefined: must have a reason exactly where mase_scale is null",
-        ),
-        (lambda m: m.update(mase_scale=[0.0]), "metrics.mase_scale.0: "),
-        (lambda m: m["errors"].pop("drift"), "metrics.errors: must have the model and each"),
-        (lambda m: m["errors"]["drift"].update(mae=[1, 2]), "errors.drift.mae: must have 1 num"),
-        (lambda m: m["errors"]["drift"].pop("mase"), "metrics.errors.drift.mase: is required"),
-        (lambda m: m["errors"]["drift"].update(rmse=[-1.0]), "metrics.errors.drift.rmse.0: "),
-    ],
-)
-def test_what_contradicts_itself_is_refused(
-    home: Path, change: Callable[[Any], Any], words: str
-) -> None:
-    folder = RunFolder(home / "outputs/one")
-    summary = json.loads(folder.summary.read_text())
-    change(summary["metrics"])
-    folder.summary.write_text(json.dumps(summary))
-    with pytest.raises(CheckpointError) as caught:
-        folder.read_summary()
-    assert words in str(caught.value)
 
 
 def test_made_sequences_have_no_units(attention_run: Path) -> None:

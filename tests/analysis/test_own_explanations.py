@@ -225,7 +225,7 @@ def test_a_subclass_is_not_explained_by_arithmetic_that_it_changed() -> None:
 
 def test_every_section_of_the_config_has_its_class() -> None:
     for union, known in ((AttentionConfig, SCORES), (LocationConfig, LOCATIONS)):
-        sections = {get_args(each)[0] for each in get_args(get_args(union)[0])}
+        sections = {*get_args(get_args(union)[0])}
         assert sections == set(known)
     fields = ScoreConfig.model_fields
     names = get_args(fields["normalizer"].annotation)

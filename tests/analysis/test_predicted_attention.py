@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,32 +101,3 @@ def test_weights_of_the_test_sequences_keep_none_in_memory(
     weights = read_arrays(tmp_path / "w.npz")["weights"]
     assert weights.shape == (3, 2, 2, 5, 5)
     np.testing.assert_allclose(weights, 0.2, rtol=1e-6)
-
-
-TWICE = """
-import os, sys
-from seqattn.cli import main
-
-for name in ("w0.npz", "w1.npz"):
-    sys.argv = ["seqattn", "predict", sys.argv[2], "--output", "o.csv", "--attention", name]
-    try:
-        main()
-    except SystemExit as left:
-        assert not left.code, left.code
-    os.dup2(os.open("appended.npz", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
-"""
-"""Its first weights go where its standard output goes, and the second are appended to a file."""
-
-
-def test_weights_go_through_a_pipe_and_into_a_file_that_is_appended_to(
-    run: Path, seqattn: Command, tmp_path: Path
-) -> None:
-    for at in range(2):
-        (tmp_path / f"w{at}.npz").symlink_to("/dev/stdout")
-    (tmp_path / "twice.py").write_text(TWICE)
-    command = f"{sys.executable} twice.py predict {run} | cat > piped.npz"
-    subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=tmp_path, check=True)
-    words = ["--output", "o.csv", "--attention", "plain.npz"]
-    assert seqattn("predict", run, *words).code == 0
-    same(tmp_path / "piped.npz", tmp_path / "plain.npz")
-    same(tmp_path / "appended.npz", tmp_path / "plain.npz")

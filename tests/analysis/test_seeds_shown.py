@@ -13,14 +13,11 @@ import pytest
 
 from seqattn.analysis.comparison import describe_result, read_comparison
 from seqattn.analysis.comparison.checks import is_resampled
-from seqattn.analysis.comparison.result import describe_seed_counts
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks
 from seqattn.experiments.compare import run_comparison
-from seqattn.plots.comparison_pictures import draw_comparison
-from seqattn.runs import RunFolder
 from tests.analysis.test_diverged_seeds import diverge
 from tests.conftest import Ended
 
@@ -71,14 +68,6 @@ def test_the_description_of_one_seed_omits_the_data_of_seeds(home: Path) -> None
     assert SAME not in words
     assert words.startswith("This is one seed:")
     assert read_comparison(home).data_of_seeds == "new"  # the comparison's other variant has three
-
-
-def test_one_seed_by_itself_is_not_called_the_seeds(seqattn: Command, tmp_path: Path) -> None:
-    (tmp_path / "one.yaml").write_text(TEXT.partition("compare:")[0])
-    done = seqattn("train", "one.yaml", "--seeds", "1")
-    assert done.code == 0, done.err
-    assert "This is one seed:" in done.out
-    assert SAME not in done.out
 
 
 def test_seeds_with_the_same_test_sequences_have_no_data_of_their_own(tmp_path: Path) -> None:
@@ -212,16 +201,6 @@ def test_where_all_seeds_diverged_no_picture_of_an_earlier_state_is_left(
     assert {row["test_loss"] for row in rows(home / "seeds.csv")} == {"inf"}
 
 
-def test_weights_that_are_gone_leave_no_picture_of_them(home: Path) -> None:
-    draw_comparison(read_comparison(home))
-    assert (home / "attention.png").is_file()
-    for seed in (3, 4, 5):
-        RunFolder(home / f"dot/seed-{seed}").attention.unlink()
-    draw_comparison(read_comparison(home))
-    assert not (home / "attention.png").exists()
-    assert (home / "comparison.png").is_file()
-
-
 def test_a_page_stays_as_long_as_its_numbers_do(home: Path, tmp_path: Path) -> None:
     (home / "report.html").touch()
     run_comparison(plan_comparison(config(tmp_path)), home.parent, threads=1)
@@ -231,9 +210,3 @@ def test_a_page_stays_as_long_as_its_numbers_do(home: Path, tmp_path: Path) -> N
             callbacks=Callbacks(message=messages.append))  # fmt: skip
     assert not (home / "report.html").exists()
     assert not [line for line in messages if "did not ask" in line]
-
-
-def test_how_many_seeds_in_words() -> None:
-    assert [describe_seed_counts(counts) for counts in ([1], [3, 3], [2, 3])] == [
-        "1 seed each", "3 seeds each", "2 to 3 seeds",
-    ]  # fmt: skip

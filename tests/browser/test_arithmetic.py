@@ -14,7 +14,7 @@ from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.analysis.explanation import Explanation, explain
 from seqattn.cli.explaining import DataUnits
 from seqattn.models.attention import ForcedWeights
-from tests.browser.conftest import LIVE, Open, Opened, SharedPages, shared_folder
+from tests.browser.conftest import Opened, SharedPages, shared_folder
 from tests.browser.live_numbers import settle
 from tests.browser.live_runs import LiveRuns, models_of_page
 
@@ -298,21 +298,6 @@ def test_the_arrow_keys_move_within_a_table(
     assert found.page.evaluate(place) == "0/0", "the next table"
 
 
-def test_nothing_is_computed_while_the_panel_is_closed(
-    opened: Open, arithmetic_runs: ArithmeticRuns
-) -> None:
-    found = opened(arithmetic_runs.page("long"), until=LIVE)
-    stages = "document.getElementById('live-arithmetic-stages')"
-    assert found.page.evaluate(f"{stages}.children.length") == 0
-    before = show(found, 1)
-    found.page.evaluate("document.getElementById('live-arithmetic').open = false")
-    found.page.evaluate("window.seqattn.explorer.change((state) => { state.step = 4; })")
-    found.until("document.getElementById('live-step-name').textContent.includes('(5 of')")
-    found.page.wait_for_timeout(200)
-    assert found.page.evaluate(READ) == before
-    assert show(found, 5) != before
-
-
 def test_a_long_source_shows_the_points_with_the_largest_weights(
     shared: SharedPages, arithmetic_runs: ArithmeticRuns
 ) -> None:
@@ -325,22 +310,6 @@ def test_a_long_source_shows_the_points_with_the_largest_weights(
     largest = sorted(np.argsort(numbers)[::-1][:MAX_POINTS])
     assert stage(stages, "Weights")["rows"] == [f"point {k + 1}" for k in largest]
     assert "the 8 of 16 points with the largest weights" in found.text("#live-arithmetic-title")
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_tables_fit_a_phone(
-    dark: bool, shared: SharedPages, arithmetic_runs: ArithmeticRuns
-) -> None:
-    found = shared(arithmetic_runs.page("long"), dark=dark, viewport={"width": 360, "height": 740})
-    show(found, 1)
-    wide = found.page.evaluate(
-        "[...document.querySelectorAll('#live-arithmetic, .stage, .stage table, #live-arithmetic-line')]"
-        ".filter((e) => e.getBoundingClientRect().right > 360).length"
-    )
-    assert wide == 0
-    assert found.page.evaluate(
-        "[...document.querySelectorAll('.stage table')].some((e) => e.scrollWidth > e.clientWidth)"
-    )
 
 
 def test_the_parameters_are_those_of_the_chosen_epoch(
@@ -359,15 +328,3 @@ def test_the_parameters_are_those_of_the_chosen_epoch(
             each = stage(stages, name)
             assert each["numbers"][0] == pytest.approx(each["exact"], abs=1e-3)
     assert maps[0] != maps[1]
-
-
-def test_attention_within_the_source_has_no_arithmetic(
-    shared: SharedPages, arithmetic_runs: ArithmeticRuns
-) -> None:
-    found = open_model(shared, arithmetic_runs, "transformer")
-    show(found, 1)
-    found.page.select_option("#live-kind", label="encoder self-attention")
-    found.until("document.querySelectorAll('#live-arithmetic .stage').length === 0")
-    assert "Choose that attention" in found.text("#live-arithmetic-title")
-    found.page.select_option("#live-kind", label="decoder to source (cross-attention)")
-    found.until("document.querySelectorAll('#live-arithmetic .stage').length > 10")

@@ -68,29 +68,6 @@ def test_two_changes_of_weights_in_flight_both_count(shared: SharedPages, three:
     assert np.allclose([row["weights"] for row in forced], 0.5)
 
 
-def test_the_last_point_cannot_be_removed(shared: SharedPages, three: Path) -> None:
-    found = shared(three)
-    do(found, "e.removePoint(); e.removePoint(); e.removePoint();")
-    state = do(found, "return {source: e.state.source, point: e.state.point};")
-    assert (len(state["source"]), state["point"]) == (1, 0)
-    assert found.text("#live-error") == ""
-
-
-def test_a_value_without_a_place_is_refused(shared: SharedPages, three: Path) -> None:
-    found = shared(three)
-    for value in ("1e308", "-1e16"):
-        before = do(found, "return e.state.source;")
-        found.page.locator("#live-values input").first.fill(value)
-        settle(found)
-        assert "a value of the source must lie between" in found.text("#live-error")
-        assert do(found, "return e.state.source;") == before
-        found.page.locator("#live-values input").first.fill("0.5")
-        settle(found)
-        assert found.text("#live-error") == ""
-    with pytest.raises(Exception, match="must lie between"):
-        found.page.evaluate("() => window.seqattn.run([[1e308, 0], [0, 0]])")
-
-
 def test_an_answer_that_is_no_number_is_a_sentence(opened: Open, three: Path) -> None:
     found = opened(three, until=LIVE)
     before = do(found, "return e.scene.shown[0].answer.forecast;")
@@ -112,20 +89,6 @@ def test_the_kind_of_attention_follows_the_model(shared: SharedPages, three: Pat
     assert shown == {"kind": "cross", "step": 1}
     assert "Forecast: " in found.text("#live-text")
     assert found.page.locator("#live-map svg:visible").count() == 1
-
-
-def test_weights_have_the_colours_of_their_own_model(shared: SharedPages, three: Path) -> None:
-    found = shared(three)
-
-    def fills(place: int) -> list[str]:
-        picture = found.page.locator("#live-map > div").nth(place)
-        return picture.locator(".cell").evaluate_all("cells => cells.map((c) => c.getAttribute('fill'))")  # fmt: skip
-
-    choose_first(found, "squares", "fast_weights")
-    second = fills(1)
-    choose_first(found, "fast_weights")
-    assert fills(0) == second
-    assert do(found, "return e.scene.shown[0].meaning;") == "strength"
 
 
 def test_the_page_names_the_epoch_of_each_model(shared: SharedPages, three: Path) -> None:
@@ -197,23 +160,6 @@ ERROR = """async () => {
   const all = forecast.flatMap((row, t) => row.map((x, g) => ((x - e.state.truth[t][g]) / e.first.loss_scale[g]) ** 2));
   return (all.reduce((a, b) => a + b) / all.length).toPrecision(2);
 }"""
-
-
-def test_the_tour_compares_with_the_best_epoch(shared: SharedPages, three: Path) -> None:
-    found = shared(three)
-    choose_first(found, "squares")
-    found.slide("#live-epoch", 0)
-    settle(found)
-    start_tour(found)
-    for _ in range(3):
-        found.page.click("#live-tour-next")
-    settle(found)
-    found.slide("#live-epoch", 0)
-    for example in (1, 4):
-        do(found, f"e.chooseExample({example});")
-        assert do(found, "return e.scene.state.subjects[0].epoch;") == 0
-        words = f"it is {found.page.evaluate(ERROR)}."
-        found.until(f"document.getElementById('live-tour-result').textContent.includes('{words}')")
 
 
 def test_no_two_elements_have_one_id(shared: SharedPages, three: Path) -> None:

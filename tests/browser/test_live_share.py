@@ -20,7 +20,7 @@ from seqattn.report import render_page
 from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from tests.browser.conftest import LIVE, Open, Opened, SharedPages
-from tests.browser.live_numbers import settle, start_tour
+from tests.browser.live_numbers import start_tour
 from tests.browser.live_runs import NAMES, TABLES, LiveRuns, page_content
 
 NO_CLIPBOARD = """() => {
@@ -168,15 +168,6 @@ def test_a_link_restores_what_is_shown(
     assert other.text("#live-text") == found.text("#live-text")
 
 
-def test_a_refused_clipboard_leaves_the_link_selected(opened: Open, live_runs: LiveRuns) -> None:
-    found = opened(live_runs.page("squares"), until=LIVE)
-    found.page.evaluate(NO_CLIPBOARD)  # fmt: skip
-    found.page.click("#live-copy")
-    found.page.wait_for_selector("#live-link:focus")
-    selected = "(({selectionStart: a, selectionEnd: b, value}) => value.slice(a, b))(document.getElementById('live-link'))"  # fmt: skip
-    assert found.page.evaluate(selected) == found.page.url
-
-
 def test_links_of_other_pages_and_damaged_ones_are_ignored(
     shared: SharedPages, opened: Open, live_runs: LiveRuns
 ) -> None:
@@ -196,38 +187,6 @@ def test_links_of_other_pages_and_damaged_ones_are_ignored(
         other = opened(live_runs.page("plain"), until=LIVE, fragment=each)
         assert other.text("#live-text") == start
         assert other.text("#live-error") == ""
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_a_saved_picture_needs_nothing_of_the_page(
-    dark: bool, shared_in_both: SharedPages, live_runs: LiveRuns, tmp_path: Path
-) -> None:
-    found = shared_in_both(live_runs.page("squares"), dark=dark)
-    file = saved(found, "#live-save-svg", tmp_path)
-    text = file.read_text()
-    root = ET.fromstring(text)
-    assert "var(" not in text and "class=" not in text and "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)  # fmt: skip
-    assert "system-ui" in root.attrib["font-family"]
-    words = [element.text or "" for element in root.iter() if element.tag.endswith("text")]
-    assert any(word.startswith("squares") for word in words), "no title"
-    assert {"x", "y", "attended source point", "forecast point"} <= set(words)
-    inner = [element for element in root if element.tag.endswith("svg")]
-    places = [
-        (float(e.attrib["x"]), float(e.attrib["x"]) + float(e.attrib["width"])) for e in inner
-    ]
-    assert len(places) == 2 and places[0][1] < places[1][0], "path and heatmap side by side"
-    image = saved(found, "#live-save-png", tmp_path)
-    from PIL import Image
-
-    with Image.open(image) as png:
-        assert png.size == tuple(2 * round(float(root.attrib[key])) for key in ("width", "height"))
-        corner = png.convert("RGB").getpixel((2, 2))
-    ground = "getComputedStyle(document.documentElement).getPropertyValue('--ground').trim()"
-    assert "#{:02x}{:02x}{:02x}".format(*corner) == found.page.evaluate(ground)
-    page = found.page.context.new_page()
-    page.goto(file.as_uri())
-    drawn = page.screenshot()
-    assert len(set(drawn)) > 50
 
 
 def press_until(page: Page, selector: str, key: str = "Tab", most: int = 80) -> None:
@@ -329,49 +288,6 @@ def test_the_tour_is_walked_with_the_keyboard(opened_in_both: Open, live_runs: L
     assert page.is_visible("#live-tour-open")
 
 
-def test_the_tour_on_a_telephone(opened: Open, live_runs: LiveRuns) -> None:
-    phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
-    found = opened(live_runs.page("squares"), until=LIVE, **phone, reduced_motion="reduce")
-    found.page.locator("#live-tour-start").tap()
-    for place in ("#live-path svg", "#live-map svg", "#live-map svg", "#live-epochs"):
-        answer(found)
-        found.page.wait_for_timeout(50)
-        panel, button = box_of(found, "#live-tour-panel"), box_of(found, "#live-tour-next")
-        assert button["bottom"] <= 740 and box_of(found, place)["bottom"] <= panel["y"] + 1
-        assert "keyboard" not in found.text("#live-tour-panel")
-        if found.text("#live-tour-title").startswith("Tour 3"):
-            found.page.locator(".cell[data-step='0'][data-column='0']").tap()
-            assert "The dashed line is the forecast" in result_of(found), "one tap forces nothing"
-        found.page.locator("#live-tour-next").tap()
-    word = found.page.locator("#live-tour-panel button.term").first
-    word.tap()
-    assert box_of(found, "#term-card")["bottom"] <= box_of(found, "#live-tour-panel")["y"]
-
-
-def test_the_tour_can_be_declined_and_every_step_skipped(opened: Open, live_runs: LiveRuns) -> None:
-    for name in ("plain", "fast_weights", "own"):
-        found = opened(live_runs.page(name), until=LIVE)
-        found.page.click("#live-tour-skip")
-        assert found.page.evaluate("document.activeElement.id") == "live-tour-open"
-        found.page.keyboard.press("Enter")
-        titles = []
-        for _ in range(5):
-            titles.append(found.text("#live-tour-title"))
-            found.page.click("#live-tour-next")
-        assert [title[:6] for title in titles] == [f"Tour {k}" for k in range(1, 6)]
-        assert not found.page.is_visible("#live-tour-panel")
-
-
-def test_a_page_without_memory_has_the_tour(opened: Open, live_runs: LiveRuns) -> None:
-    refuse = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('no'); }})"
-    found = opened(live_runs.page("plain"), until=LIVE, init=refuse)
-    found.page.click("#live-tour-skip")
-    found.page.reload()
-    found.page.wait_for_selector(LIVE)
-    found.page.click("#live-tour-skip")
-    assert found.page.is_visible("#live-tour-open")
-
-
 def test_the_glossary_is_a_part_and_in_reach_of_the_tour(
     shared_in_both: SharedPages, live_runs: LiveRuns
 ) -> None:
@@ -434,50 +350,6 @@ def test_what_can_be_operated_has_a_name(shared: SharedPages, live_runs: LiveRun
             "document.getElementById(document.querySelector('#live-map svg').getAttribute('aria-activedescendant')).getAttribute('aria-label')"
         )
         assert re.fullmatch(r"forecast point \d, source point 1: \d\.\d{3}", cell)
-
-
-# A busy machine takes longer than the 700 ms of a rest to handle a move, so these timers do not run.
-HELD_TIMERS = """() => {
-  const {setTimeout: start, clearTimeout: stop} = window;
-  window.held = new Map();
-  window.setTimeout = (call, delay, ...rest) => {
-    if (delay !== 700) return start(call, delay, ...rest);
-    const id = {};
-    window.held.set(id, call);
-    return id;
-  };
-  window.clearTimeout = (id) => { if (!window.held.delete(id)) stop(id); };
-  window.restoreTimers = () => Object.assign(window, {setTimeout: start, clearTimeout: stop});
-}"""
-
-
-def test_a_drag_is_spoken_when_it_rests(shared: SharedPages, live_runs: LiveRuns) -> None:
-    found = shared(live_runs.page("squares"))
-    page = found.page
-    text, spoken = (
-        f"document.getElementById('live-{name}').textContent" for name in ("text", "spoken")
-    )
-    found.until(f"{text} === {spoken}")
-    page.evaluate(
-        """() => {
-          window.spoken = [];
-          new MutationObserver(() => window.spoken.push(document.getElementById("live-spoken").textContent))
-            .observe(document.getElementById("live-spoken"), {childList: true});
-        }"""
-    )
-    box = page.locator(".source-point[data-point='0']").bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.mouse.down()
-    page.evaluate(HELD_TIMERS)
-    page.mouse.move(box["x"] + 60, box["y"] + 40, steps=20)
-    page.mouse.up()
-    settle(found)
-    assert page.evaluate("window.held.size") == 1, "each text takes the place of the one before"
-    assert page.evaluate("window.spoken") == []
-    page.evaluate("() => { window.held.forEach((call) => call()); window.restoreTimers(); }")
-    found.until("window.spoken.length > 0")
-    assert page.evaluate("window.spoken") == [found.text("#live-text")]
 
 
 def test_hostile_names_stay_text_in_all_saved_files(

@@ -11,13 +11,10 @@ import pytest
 import torch
 
 from seqattn import experiments
-from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.experiments.compare import run_comparison
-from seqattn.report import render_page, report
-from seqattn.report.content import comparison_content, run_content
-from seqattn.runs import RunFolder
+from seqattn.report import report
 from tests.browser.conftest import Open, Opened
 from tests.browser.live_runs import SMALL
 
@@ -88,43 +85,3 @@ def test_the_losses_of_a_run_have_no_place_for_a_floor_of_0(
         in found.page.locator("#loss .annotation-text").all_text_contents()
     )
     assert not found.page.locator("#scale-note").is_visible()
-
-
-def test_rounding_errors_do_not_squeeze_the_losses(
-    opened: Open, runs: dict[str, Path], tmp_path: Path
-) -> None:
-    content = run_content(RunFolder(runs["squares"]), examine=False)
-    content["curves"] |= {"floor": 4.4e-30, "baseline": ["a <b>rule</b>", 1e-18]}
-    content["curves"]["training"][1] = 0
-    file = tmp_path / "rounding.html"
-    file.write_text(render_page(content), encoding="utf-8")
-    found = opened(file)
-    assert axis_of(found, "loss")["range"][0] > -3
-    omitted = (
-        "noise floor (4.40e\N{MINUS SIGN}30), a <b>rule</b> (1.00e\N{MINUS SIGN}18), 1 loss of 0"
-    )
-    assert found.text("#scale-note") == NOTE.format(omitted)
-
-
-@pytest.mark.parametrize("zeros", ["one", "all"])
-def test_seeds_with_a_loss_of_0_are_counted(
-    zeros: str, opened: Open, copied: Path, tmp_path: Path
-) -> None:
-    content = comparison_content(read_comparison(copied))
-    first, *others = content["variants"]
-    for variant in [first] if zeros == "one" else [first, *others]:
-        for point in variant["points"]:
-            point["loss"], point["curve"] = 0, [[1, 0], [2, 0]]
-        variant |= {"median": 0, "interval": [0, 0]}
-    file = tmp_path / "zeros.html"
-    file.write_text(render_page(content), encoding="utf-8")
-    found = opened(file)
-    axis = axis_of(found, "seeds")
-    if zeros == "one":
-        assert axis["type"] == "log"
-        assert axis["range"][0] > -3
-        assert found.text("#scale-note") == NOTE.format("noise floor (0), 10 losses of 0")
-    else:
-        assert axis["type"] == "linear"
-        assert found.text("#scale-note") == "No loss is above 0, so the scale is linear."
-    assert axis_of(found, "chosen-curve")["type"] == "linear"

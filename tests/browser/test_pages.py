@@ -176,17 +176,6 @@ def test_the_film_shows_each_epoch(opened: Open, runs: dict[str, Path]) -> None:
     found.until("document.getElementById('history-play').textContent === 'Play'")
 
 
-def test_the_toolbar_does_not_cover_the_best_epoch(opened: Open, runs: dict[str, Path]) -> None:
-    page = opened(runs["squares"] / "report.html").page
-    page.locator("#loss").scroll_into_view_if_needed()
-    page.locator("#loss").hover()
-    best = page.locator("#loss .annotation", has_text="best epoch").bounding_box()
-    toolbar = page.locator("#loss .modebar").bounding_box()
-    assert best is not None
-    assert toolbar is not None
-    assert best["y"] >= toolbar["y"] + toolbar["height"]
-
-
 def test_loss_curves_are_the_metrics(opened: Open, runs: dict[str, Path]) -> None:
     found = opened(runs["squares"] / "report.html")
     history = RunFolder(runs["squares"]).read_metrics()
@@ -261,45 +250,6 @@ def written(content: dict[str, Any], home: Path) -> Path:
     return file
 
 
-def test_words_go_where_a_plot_comes(opened: Open, result: dict[str, Any], tmp_path: Path) -> None:
-    for key in ("curve", "weights"):
-        del result["variants"][0]["points"][0][key]
-    result["variants"].append({"name": "none", "points": [], "missing": [1], "median": None})
-    found = opened(written(result, tmp_path))
-    assert found.text("#chosen-map") == "This run has no preview of its attention."
-    assert found.text("#chosen-curve") == "This run has no preview of its curve."
-    found.page.select_option("#variant", "1")
-    for place in ("#chosen-map", "#chosen-curve"):
-        assert found.page.locator(f"{place} .main-svg").count()
-        assert "has no preview of" not in found.text(place)
-    found.page.select_option("#variant", "2")
-    assert found.text("#chosen-name") == "none: no run has finished"
-    assert found.text("#chosen-map") == found.text("#chosen-curve") == ""
-    found.page.select_option("#variant", "0")
-    assert found.text("#chosen-map") == "This run has no preview of its attention."
-
-
-@pytest.mark.parametrize(("width", "near"), [(1240, 4), (400, 2)])
-def test_labels_of_near_references_stand_apart(
-    width: int, near: int, opened: Open, result: dict[str, Any], tmp_path: Path
-) -> None:
-    levels = [("noise floor", 0.01), ("a rule of many words", 1.001), ("first", 0.9), ("the other", 1.0),
-              ("third", 1.1), ("the last of the rules", 5.0)]  # fmt: skip
-    result["references"] = levels[:near] + levels[-1:]
-    found = opened(written(result, tmp_path), viewport={"width": width, "height": 900})
-    boxes = found.page.evaluate(
-        """() => [...document.querySelectorAll("#seeds .annotation-text")].map((e) => {
-          const {left, right, top, bottom} = e.getBoundingClientRect();
-          return [left, right, top, bottom];
-        })"""
-    )
-    assert len(boxes) == near + 1
-    for k, (left, right, top, bottom) in enumerate(boxes):
-        for other in boxes[:k]:
-            is_separate = right <= other[0] or other[1] <= left
-            assert is_separate or bottom <= other[2] + 2 or other[3] <= top + 2, boxes
-
-
 @pytest.mark.parametrize("losses", [(0.21, 0.22, 0.29), (0.0101, 0.0102, 0.0103), (1.0, 4.0, 4.9)])
 def test_a_logarithmic_scale_has_ticks_to_read(
     losses: tuple[float, ...], opened: Open, result: dict[str, Any], tmp_path: Path
@@ -341,15 +291,6 @@ def test_nothing_is_wider_than_the_window(
             assert found.page.locator("#seeds .xtick text").count() == len(result["variants"])
 
 
-def test_links_of_a_page_elsewhere_lead_to_the_runs(compared: Path, tmp_path: Path) -> None:
-    page = report(compared, tmp_path / "deep" / "er" / "page.html")
-    text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())
-    assert text is not None
-    points = [point for variant in json.loads(text[1])["variants"] for point in variant["points"]]
-    for point in points:
-        assert (page.parent / point["link"]).resolve() == (compared / point["path"]).resolve()
-
-
 def test_steps_of_a_decoder_are_named_by_what_they_forecast(
     opened: Open, runs: dict[str, Path]
 ) -> None:
@@ -364,49 +305,6 @@ def test_steps_of_a_decoder_are_named_by_what_they_forecast(
     assert "the steps of" not in found.text("#step-text")
     title = found.page.evaluate("document.getElementById('map').layout.xaxis.title.text")
     assert "the point before" not in title
-
-
-def test_a_bar_of_a_target_step_is_no_source_point(opened: Open, runs: dict[str, Path]) -> None:
-    found = opened(runs["transformer"] / "report.html")
-    click = "document.getElementById('by-step').emit('plotly_click', {points: [{x: 2}]})"
-    for kind, step in (("1", "0"), ("0", "1")):
-        found.page.select_option("#kind", kind)
-        found.page.evaluate(click)
-        assert found.page.locator("#step").input_value() == step
-
-
-def test_a_film_of_long_sources_ends_its_colours_at_the_largest(
-    opened: Open, runs: dict[str, Path]
-) -> None:
-    for name, wanted in (("copy", None), ("squares", 1.0)):
-        found = opened(runs[name] / "report.html")
-        film = read_arrays(runs[name] / "film.npz")["weights"]
-        most = found.page.evaluate("document.getElementById('history-map').data[0].zmax")
-        assert most == pytest.approx(wanted or float(film[:, 0, 0, 0].max()), abs=1e-4)
-
-
-def test_a_printed_page_says_what_it_shows(opened: Open, runs: dict[str, Path]) -> None:
-    found = opened(runs["squares"] / "report.html")
-    found.page.emulate_media(media="print")
-    for seen in ("#example", "#layer", "#head", "#step-name", "#history-example", "#history-name",
-                 "#worst button >> nth=0"):  # fmt: skip
-        assert found.page.locator(seen).is_visible(), seen
-    for hidden in ("#before", "#after", "#step", "#history-frame", "#history-play", "nav"):
-        assert not found.page.locator(hidden).is_visible(), hidden
-
-
-def test_what_a_page_says_of_weights_is_there_with_weights_alone(
-    opened: Open, runs: dict[str, Path]
-) -> None:
-    found = opened(runs["plain"] / "report.html")
-    assert "light up" not in found.text("#explorer")
-    assert found.page.locator("#map").get_attribute("role") is None
-    assert "weight" not in str(found.page.locator("#path").get_attribute("aria-label"))
-    for name, seen in (("plain", False), ("fast_weights", False), ("copy", True)):
-        found = opened(runs[name] / "report.html")
-        assert found.page.locator("#colours").is_visible() == seen
-    outlined = found.page.evaluate("document.getElementById('map').layout.shapes.length")
-    assert outlined == 2 * 32 + 1, "a dark line below each orange one, and the step"
 
 
 HOSTILE = [

@@ -98,30 +98,6 @@ def test_a_damaged_graph_is_a_sentence(
     assert message.startswith("RuntimeError: The model in this page is damaged: ")
 
 
-def test_a_damaged_runtime_is_a_sentence(
-    opened_in_both: Open, live_page: Callable[..., Path]
-) -> None:
-    def damage(page: str) -> str:
-        begin = page.index('id="ort-wasm">') + 100_000
-        return page[:begin] + "A" * 64 + page[begin + 64 :]
-
-    found = opened_in_both(live_page(damage))
-    message = failure(found, "window.seqattn.createSession(new Uint8Array(0))")
-    assert message.startswith("RuntimeError: The model cannot run in this browser: ")
-
-
-def test_a_damaged_plotly_is_a_sentence(
-    opened_in_both: Open, live_page: Callable[..., Path]
-) -> None:
-    def damage(page: str) -> str:
-        begin = page.index('id="plotly-script">') + 100_000
-        return page[:begin] + "A" * 64 + page[begin + 64 :]
-
-    found = opened_in_both(live_page(damage))
-    assert found.text(".notice").startswith("The plots of this page could not be loaded (")
-    assert found.text("#summary .verdict").startswith("The free-running mean squared error")
-
-
 @pytest.mark.parametrize("live", [True, False])
 def test_the_policy_allows_webassembly_for_a_live_model_and_nothing_else(
     live: bool, live_page: Callable[..., Path]

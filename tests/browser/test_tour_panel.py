@@ -15,7 +15,6 @@ SIZES: dict[str, dict[str, Any]] = {
     "desktop": {"viewport": {"width": 1280, "height": 800}},
     "phone": {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True},
 }
-PHONE = SIZES["phone"]
 HIDDEN = """(selector) => {
   const box = document.querySelector("#live-tour-panel .tour-text").getBoundingClientRect();
   const {top, bottom} = document.querySelector(selector).getBoundingClientRect();
@@ -63,14 +62,6 @@ def test_the_last_step_begins_with_its_verdict(
         hidden = found.page.evaluate(HIDDEN, "#live-tour-verdict")
         assert height - max(0, hidden) >= 4 * found.page.evaluate(line)
     assert (found.page.locator("#live-tour-result").inner_text() != "") == (len(names) == 2)
-
-
-def test_the_result_of_a_button_comes_into_view(opened: Open, live_runs: LiveRuns) -> None:
-    found = opened(live_runs.page("squares", "plain"), until=LIVE, reduced_motion="reduce", **PHONE)
-    go_to_step(found, 5)
-    found.page.locator("#live-tour-action").tap()
-    found.until("document.getElementById('live-tour-result').textContent.includes('2 sequences')")
-    assert found.page.evaluate(HIDDEN, "#live-tour-result") <= 1
 
 
 def test_the_tour_says_what_it_has_changed(opened: Open, live_runs: LiveRuns) -> None:
@@ -159,85 +150,3 @@ def test_the_tour_of_a_model_without_attention_is_no_dead_end(
     found.page.click("#live-tour-next")
     assert "it has no model with attention" in found.text("#live-tour-panel")
     assert found.page.is_visible("#live-tour-panel summary")
-
-
-def test_a_model_is_not_compared_with_itself(shared: SharedPages, live_runs: LiveRuns) -> None:
-    found = shared(live_runs.page("squares", "plain"))
-    options = "Array.from(document.getElementById('live-other').options, ({disabled}) => disabled)"
-    assert found.page.evaluate(options) == [False, True, False]
-    found.page.select_option("#live-run", label="plain")
-    settle(found)
-    assert found.page.evaluate(NAMES) == ["plain", "squares"]
-    assert found.page.evaluate(options) == [False, False, True]
-    entries = found.page.locator("#live-legend > span").all_inner_texts()
-    assert len(entries) == len(set(entries))
-
-
-def test_the_dashes_are_above_the_lines_of_all_models(
-    shared: SharedPages, live_runs: LiveRuns
-) -> None:
-    found = shared(live_runs.page("squares", "plain"))
-    found.page.focus("#live-map svg")
-    found.page.keyboard.press("Enter")
-    settle(found)
-    order = "Array.from(document.querySelectorAll('#live-path polyline[class]'), (line) => line.getAttribute('class'))"  # fmt: skip
-    assert found.page.evaluate(order) == ["forecast", "forecast", "own-forecast"]
-    assert "forecast of squares (with attention) with its own weights" in found.text("#live-legend")
-
-
-def drag_up(found: Opened, selector: str) -> list[str]:
-    """Move a finger up from the middle of an element, and return the types of the pointer events."""
-    page = found.page
-    page.evaluate(
-        """() => {
-          window.seen = [];
-          for (const type of ["pointerdown", "pointermove", "pointerup", "pointercancel"])
-            window.addEventListener(type, () => window.seen.push(type), true);
-        }"""
-    )
-    page.locator(selector).evaluate("(element) => element.scrollIntoView({block: 'center'})")
-    page.wait_for_timeout(100)
-    box = page.locator(selector).bounding_box()
-    assert box is not None
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    session = page.context.new_cdp_session(page)
-    for k in range(10):
-        touch = {
-            "type": "touchMove" if k else "touchStart",
-            "touchPoints": [{"x": x, "y": y - 8 * k}],
-        }
-        session.send("Input.dispatchTouchEvent", touch)
-        page.wait_for_timeout(16)
-    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    settle(found)
-    seen: list[str] = page.evaluate("window.seen")
-    return seen
-
-
-def test_a_finger_moves_a_point_up_and_does_not_scroll(opened: Open, live_runs: LiveRuns) -> None:
-    found = opened(live_runs.page("squares"), **PHONE)
-    before = found.page.evaluate("seqattn.explorer.state.source[0][1]")
-    seen = drag_up(found, ".source-point[data-point='0']")
-    assert seen[0] == "pointerdown" and seen[-1] == "pointerup" and "pointercancel" not in seen
-    assert found.page.evaluate("seqattn.explorer.state.source[0][1]") > before + 0.3
-    seen = drag_up(found, ".bar-handle[data-bar='0']")
-    assert seen[-1] == "pointerup" and "pointercancel" not in seen
-    assert found.page.evaluate("seqattn.explorer.state.force.size") == 1
-
-
-def test_indices_of_formulas_are_below_the_line(shared: SharedPages, live_runs: LiveRuns) -> None:
-    found = shared(live_runs.page("squares"))
-    found.page.click("#live-arithmetic summary")
-    found.page.wait_for_selector(".stage code sub")
-    keys = found.page.locator(".stage", has=found.page.get_by_text("Keys", exact=True))
-    assert (keys.locator("code").text_content() or "").startswith("k = W_k s + b_k of")
-    assert keys.locator("sub").all_text_contents() == ["_k", "_k"]
-    assert found.page.locator("sub .spoken").first.bounding_box()["width"] <= 1  # type: ignore[index]
-    assert "not rounded" in found.text("#live-arithmetic-stages")
-    assert "the model\u2019s own" not in found.text("#live-arithmetic")
-
-
-def test_the_table_of_models_is_named(opened: Open, live_runs: LiveRuns) -> None:
-    found = opened(live_runs.page("squares", "plain"), until=LIVE)
-    assert found.text("#table h2") == "The models of this page, on the test sequences"
-    assert "epoch of the lowest validation loss" in found.text("#table thead")

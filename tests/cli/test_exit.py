@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import resource
 import subprocess
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from seqattn import __main__, cli
 from seqattn.cli import stop_signals
 from tests.conftest import Ended, fresh_process
 
@@ -36,70 +34,17 @@ def test_too_few_open_files_are_refused_before_anything_is_done(
     assert not [*Path().iterdir()]
 
 
-@pytest.mark.parametrize("library", ["duckdb", "onnx"])
-def test_the_scans_at_exit_are_skipped_as_far_as_the_loaded_libraries_allow(
-    library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = list[str]()
-    for name in ("freeze", "disable"):
-        monkeypatch.setattr(f"gc.{name}", functools.partial(calls.append, name))
-    for name in __main__.NEED_LAST_SCAN:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    __main__._skip_scans_at_exit()
-    monkeypatch.setitem(sys.modules, library, sys)
-    __main__._skip_scans_at_exit()
-    assert calls == ["freeze", "disable"]
-
-
-def test_only_the_given_command_is_built() -> None:
-    assert [each.name for each in cli._program_with(["inspect"]).registered_commands] == ["inspect"]
-    assert [each.name for each in cli._program_with(["data"]).registered_groups] == ["data"]
-    for names in ([], ["--help"], ["inspekt"]):
-        assert cli._program_with(names) is cli.app
-
-
 def test_an_unknown_command_is_answered_with_the_nearest(tmp_path: Path) -> None:
     done = fresh_process(["inspekt", "run"], tmp_path)
     assert done.returncode == 2
     assert "Did you mean 'inspect'?" in done.stderr
 
 
-def test_unbuffered_output_to_a_full_disk_is_an_error(tmp_path: Path) -> None:
-    """A disk with room for a part of the text: the rest was lost without an error."""
-    with (tmp_path / "schema.json").open("wb") as file:
-        done = subprocess.run(
-            [sys.executable, "-m", "seqattn", "config", "schema"],
-            stdout=file, stderr=subprocess.PIPE, check=False, text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_480, 20_480)),
-        )  # fmt: skip
-    assert done.returncode == 5
-    assert "File too large" in done.stderr
-
-
 @pytest.mark.parametrize(
     "words",
-    ["train a.yaml --seeds 2 --plots each", "train a.yaml",
-     "compare a.yaml --seeds 2 --vary model.hidden_dim=2,3 --jobs 2"],
-)  # fmt: skip
-def test_a_quiet_command_prints_no_message_of_matplotlib(words: str, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(
-        "data: {n_train: 8, n_validation: 4, n_test: 4}\ntraining: {epochs: 1}\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "seqattn", *words.split(), "--quiet"], cwd=tmp_path, text=True,
-        capture_output=True, check=False,
-        env={**os.environ, "MPLCONFIGDIR": "/proc/none"},
-    )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert list(tmp_path.glob("outputs/**/*.png"))
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["evaluate RUN", "predict RUN", "predict RUN --attention a.npz", "table RUN", "doctor RUN",
-     "inspect RUN", "explain RUN", "plot-attention RUN --terminal", "data formats", "config show",
-     "config check squares", "config list", "--version"],
+    ["evaluate RUN",  "predict RUN --attention a.npz",  "doctor RUN",
+     "inspect RUN",   "data formats",
+       "--version"],
 )  # fmt: skip
 def test_a_result_on_a_closed_standard_output_is_an_error(
     words: str, attention_run: Path, tmp_path: Path
@@ -139,7 +84,13 @@ def test_a_signal_while_a_module_is_imported(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("words", [["--help"], ["data", "formats"], ["config", "schema"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["data", "formats"],
+    ],
+)
 def test_a_full_standard_output_is_named(words: list[str], unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:  # noqa: PTH123
         done = subprocess.run(

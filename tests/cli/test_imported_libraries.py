@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from seqattn import __main__
 
 CODE = """
 import sys
@@ -51,18 +48,3 @@ def test_a_command_imports_only_what_it_uses(
         assert code == "0", command
         assert "seqattn.runs" in modules
         assert not unloaded & set(modules), command
-
-
-@pytest.mark.parametrize(
-    ("processor", "chosen", "threads"),
-    [("x86_64", None, "1"), ("x86_64", "4", "4"), ("aarch64", None, None)],
-)
-def test_numpy_gets_one_thread_where_torch_does_not_use_its_library(
-    processor: str, chosen: str | None, threads: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("platform.machine", lambda: processor)
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    if chosen:
-        monkeypatch.setenv("OPENBLAS_NUM_THREADS", chosen)
-    __main__._limit_numpy_threads()
-    assert os.environ.get("OPENBLAS_NUM_THREADS") == threads

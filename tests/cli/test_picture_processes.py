@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,8 @@ from seqattn.plots.comparison_pictures import draw_comparison
 from seqattn.runs import RunFolder
 from seqattn.runs.fork_server import TRAINING_MODULES
 from seqattn.runs.storage import core_count
-from tests.conftest import SMALL, Ended
-from tests.experiments.worker_runs import descendants, is_alive, wait_until
+from tests.conftest import SMALL
+from tests.experiments.worker_runs import is_alive, wait_until
 
 pytestmark = pytest.mark.skipif(
     core_count() == 1 or not Path("/proc").exists(), reason="one core draws in one process"
@@ -143,20 +142,6 @@ def test_the_pictures_of_a_comparison_are_drawn_in_processes(action: str, tmp_pa
     assert found == {path.name: path.read_bytes() for path in result.pictures if path.exists()}
 
 
-def test_workers_train_although_matplotlib_cannot_be_imported(tmp_path: Path) -> None:
-    words = ["--vary", "model.cell=gru,rnn", "--seeds", "2", "--name", "cells", *SETS]
-    for jobs, has_runs in (("1", False), ("2", True)):
-        done = subprocess.run(
-            [sys.executable, "-m", "seqattn", "compare", "squares", *words, "--jobs", jobs],
-            cwd=tmp_path, text=True, capture_output=True, check=False,
-            env={**os.environ, "MPLBACKEND": "nonsense"},
-        )  # fmt: skip
-        assert done.returncode != 0
-        assert "nonsense" in done.stderr
-        summaries = [*tmp_path.glob("outputs/cells/*/seed-*/summary.json")]
-        assert len(summaries) == (4 if has_runs else 0)
-
-
 def test_an_error_is_reported_once_and_ends_the_other_processes(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "outputs/squares")
     finish(tmp_path, "--plots", "none")
@@ -185,45 +170,6 @@ def test_a_stop_signal_while_pictures_are_drawn(number: signal.Signals, tmp_path
     assert not any(map(is_alive, drawers(tmp_path).values()))
     finish(tmp_path, "--resume")
     assert all(path.exists() for path in RunFolder(tmp_path / "outputs/squares").pictures)
-
-
-@pytest.mark.parametrize("from_stdin", [False, True])
-def test_a_script_that_calls_the_command_line_trains_once(from_stdin: bool, tmp_path: Path) -> None:
-    """Each process that draws would import the script again."""
-    (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "-" if from_stdin else "script.py"], cwd=tmp_path, text=True,
-        input=SCRIPT, capture_output=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    (folder,) = (tmp_path / "outputs").iterdir()
-    assert all(path.exists() for path in RunFolder(folder).pictures)
-
-
-def test_a_second_signal_leaves_no_folder_behind(tmp_path: Path) -> None:
-    process = start(tmp_path, "--set", "training.epochs=100000")
-    metrics = tmp_path / "outputs/squares/metrics.csv"
-    wait_until(metrics.exists)
-    assert [*tmp_path.glob("pymp-*")]
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode in (130, 143)
-    assert not [*tmp_path.glob("pymp-*")]
-
-
-@pytest.mark.parametrize("moment", ["while it trains", "while it draws"])
-def test_no_process_is_left_after_a_kill(moment: str, tmp_path: Path) -> None:
-    epochs = [] if moment == "while it draws" else ["--set", "training.epochs=100000"]
-    process = start(tmp_path, *epochs, action="time.sleep(600)")
-    metrics = tmp_path / "outputs/squares/metrics.csv"
-    wait_until(lambda: len(drawers(tmp_path)) == 3 if not epochs else metrics.exists())
-    others = descendants(process.pid)
-    assert len(others) >= 2  # the fork server and the resource tracker
-    process.kill()
-    process.communicate(timeout=60)
-    wait_until(lambda: not any(map(is_alive, others)))
 
 
 @pytest.mark.parametrize(
@@ -257,23 +203,3 @@ def test_without_need_no_process_draws(reason: str, monkeypatch: pytest.MonkeyPa
         picture_processes.COMPARISON_MODULES if reason == "no fork server" else TRAINING_MODULES
     )
     assert started[-1] == expected
-
-
-def test_only_a_command_with_pictures_of_one_run_starts_a_server(
-    seqattn: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Several runs may be trained by worker processes, which need the fork server for torch."""
-    started = []
-
-    def start_drawing_server() -> Callable[[RunFolder], Generator[Path]]:
-        started.append(True)
-        return run_pictures.draw_run
-
-    monkeypatch.setattr(picture_processes, "start_drawing_server", start_drawing_server)
-    for words, count in (
-        (("--plots", "none"), 0), (("--seeds", "2", "--plots", "each", "--name", "two"), 0),
-        (("--resume",), 1), ((), 1), (("--overwrite",), 2), (("--name", "new"), 3),
-    ):  # fmt: skip
-        done = seqattn("train", "squares", *SETS, *words)
-        assert done.code == (2 if words == () else 0), done.err
-        assert len(started) == count, words

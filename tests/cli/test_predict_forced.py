@@ -77,22 +77,6 @@ def test_rows_for_my_own_sequences(seqattn: Command, attention_run: Path, tmp_pa
     np.testing.assert_array_equal(weights[1, 0, 0, 1, :length], row["weights"])
 
 
-@pytest.mark.parametrize("output", [[], ["--output", "o.csv"]])
-def test_an_unknown_id_writes_nothing(
-    output: list[str], seqattn: Command, attention_run: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "my.csv").write_text(MY_CSV)
-    forced = write_rows(tmp_path, {"id": "nobody", "step": 1, "weights": [1]})
-    done = seqattn("predict", attention_run, "--input", "my.csv", "--attention-override", forced,
-                   *output)  # fmt: skip
-    assert done.code == 2
-    assert (
-        "forced.json: rows[0].id: no sequence has the id 'nobody'; there are 'first', " in done.err
-    )
-    assert done.out == ""
-    assert not (tmp_path / "o.csv").exists()
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -110,44 +94,3 @@ def test_refused_files(
     assert done.code == 2
     assert f"forced.json: {message}" in done.err
     assert done.out == ""
-
-
-def test_steps_beyond_the_training_can_be_forced(
-    seqattn: Command, attention_run: Path, tmp_path: Path
-) -> None:
-    forced = write_rows(tmp_path, {"step": 5, "weights": [0, 1]})
-    done = seqattn("predict", attention_run, "--steps", "5", "--attention-override", forced)
-    assert done.code == 0, done.err
-
-
-def test_a_model_without_attention(seqattn: Command, plain_run: Path, tmp_path: Path) -> None:
-    forced = write_rows(tmp_path, *uniform_rows())
-    done = seqattn("predict", plain_run, "--attention-override", forced)
-    assert done.code == 2
-    assert "no attention (model.attention: null)" in done.err
-
-
-def test_the_file_of_rows_is_not_replaced(
-    seqattn: Command, attention_run: Path, tmp_path: Path
-) -> None:
-    forced = write_rows(tmp_path, *uniform_rows())
-    before = (tmp_path / "forced.json").read_bytes()
-    done = seqattn("predict", attention_run, "--attention-override", forced, "--format", "jsonl",
-                   "--output", "forced.json")  # fmt: skip
-    assert done.code == 2
-    assert (tmp_path / "forced.json").read_bytes() == before
-
-
-def test_zeros_of_a_head(seqattn: Command, attention_run: Path) -> None:
-    done = seqattn("predict", attention_run, "--attention-override", "zeros:0:0")
-    assert done.code == 0, done.err
-    assert done.out == seqattn("predict", attention_run, "--attention-override", "zeros").out
-    refused = seqattn("predict", attention_run, "--attention-override", "zeros:0:1")
-    assert refused.code == 2
-    assert "zeros:0:1: the model has 1 head, so HEAD must be 0" in refused.err
-
-
-def test_the_help_names_the_modes(seqattn: Command) -> None:
-    text = " ".join(seqattn("predict", "--help").out.replace("│", " ").split())
-    for mode in ("uniform", "shuffled", "previous", "one_hot:K", "zeros", "forced:FILE.json"):
-        assert mode in text

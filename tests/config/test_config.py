@@ -25,8 +25,8 @@ from seqattn.config import (
     resolve,
     to_yaml,
 )
+from seqattn.config.keys import all_keys, key_descriptions
 from seqattn.config.reading import MAX_BYTES, read_yaml_list, read_yaml_text
-from seqattn.config.sections import all_keys, key_descriptions
 from seqattn.errors import ConfigError
 from tests.conftest import ROOT
 

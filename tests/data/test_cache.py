@@ -21,9 +21,8 @@ from seqattn.analysis.evaluation import ReferenceLosses
 from seqattn.config import Config, OwnFile, resolve
 from seqattn.data import DataSpec, Splits, Windows, load_data, windows
 from seqattn.data import store as cache
-from seqattn.data.files import file_series_names, find_files
 from seqattn.data.sequences import Sequences
-from seqattn.errors import DataError, StorageError
+from seqattn.errors import DataError
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import RunFolder
 from seqattn.training import ProcessGroup, batches
@@ -189,41 +188,6 @@ def test_a_cache_of_something_else_is_not_taken(
         assert_same(second, first)
 
 
-def test_small_files_are_not_cached_and_large_ones_are(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = folder_of(tmp_path / "d", long(40, 0))
-    load_data(config(folder, cache="auto"))
-    assert not home.exists()
-    monkeypatch.setattr(cache, "MIN_CACHED_BYTES", 1000)
-    load_data(config(folder, cache="auto"))
-    assert [one.name for one in home.iterdir() if one.name.startswith("making")] == []
-    assert len(list(home.iterdir())) == 1
-
-
-def test_a_full_disk_is_reported_before_and_while_it_fills(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = folder_of(tmp_path / "d", long(40, 0))
-    usage = type("Usage", (), {"free": 100})
-    with monkeypatch.context() as patch:
-        patch.setattr(cache.shutil, "disk_usage", lambda path: usage)
-        with pytest.raises(StorageError, match=r"GiB free.*Set SEQATTN_CACHE.*data\.cache: never"):
-            load_data(config(folder))
-    with monkeypatch.context() as patch:
-
-        def full(*words: Any) -> Any:
-            raise OSError(28, "No space left on device")
-
-        patch.setattr("seqattn.data.store.SeriesStore._append", full)
-        with pytest.raises(StorageError, match=r"No space left on device\. Set SEQATTN_CACHE"):
-            load_data(config(folder))
-    assert list(home.iterdir()) == []
-    monkeypatch.setenv("SEQATTN_CACHE", str(folder / "part-0.parquet"))
-    with pytest.raises(StorageError, match="Set SEQATTN_CACHE"):
-        load_data(config(folder))
-
-
 # --- what folders may hold ------------------------------------------------------------------------
 
 
@@ -284,12 +248,6 @@ def test_parts_below_the_folder_do_not_train(tmp_path: Path) -> None:
     parts["test_path"] = parts["validation_path"]
     with pytest.raises(DataError, match="is used by two parts"):
         load_data(config(top, **parts))
-
-
-def test_files_without_rows_are_left_out(tmp_path: Path) -> None:
-    files = folder_of(tmp_path / "d", wide(60, 0), wide(0, 0), wide(40, 60))
-    data = load_data(config(files))
-    assert len(data.train) + len(data.validation) + len(data.test) == 100
 
 
 @pytest.mark.parametrize(("make", "message"), [
@@ -474,32 +432,3 @@ def test_data_check_of_many_files_trains_as_it_stands(
     assert done.code == 0, done.err
     parts = (tmp_path / "outputs/c/split.csv").read_text().splitlines()
     assert len(parts) == 31
-
-
-def test_only_what_is_hidden_within_a_folder_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not a folder that lies beside, or in a hidden one."""
-    for place in (tmp_path / "d", tmp_path / ".data" / "d"):
-        place.parent.mkdir(exist_ok=True)
-        folder_of(place, long(30, 0))
-        folder_of(place / ".old", long(30, 60))
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    for path in (Path("../d"), tmp_path / ".data" / "d"):
-        data = load_data(config(path))
-        assert len(data.train) + len(data.validation) + len(data.test) == 30
-
-
-def test_files_that_differ_only_in_their_suffixes_are_different_series(tmp_path: Path) -> None:
-    text = "t,x\n" + "".join(f"{k},{k * k % 7}\n" for k in range(9))
-    for name in ("a.csv", "a.txt", "b/a.csv", "c.csv"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    files = find_files(str(tmp_path))
-    names = ["a.csv", "a.txt", "b/a.csv", "c.csv"]
-    assert file_series_names(str(tmp_path), files) == names
-    pattern = f"{tmp_path}/**/*.*"
-    assert file_series_names(pattern, find_files(pattern)) == [f"{tmp_path}/{n}" for n in names]
-    data = load_data(OwnFile.model_validate({"path": str(tmp_path), "source_length": 5}))
-    assert sorted([*data.train.ids, *data.validation.ids, *data.test.ids]) == names

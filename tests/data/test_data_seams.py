@@ -78,19 +78,6 @@ def test_targets_apart_in_some_files_are_refused(
         load_data(config(folder, cache=kind, source_length=None if separate_first else 3))
 
 
-def test_another_working_directory_takes_the_same_entry(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files are named as the user gave them now, not as they were given when the entry was made."""
-    folder = folder_of(tmp_path / "d", long(20, 0), long(20, 20))
-    monkeypatch.chdir(tmp_path)
-    load_data(config(Path("d")))
-    monkeypatch.chdir(folder)
-    now = load_data(config(folder))
-    assert sorted(now.digests_by_file) == [str(folder / f"part-{k}.parquet") for k in range(2)]
-    assert len(list(home.iterdir())) == 1
-
-
 def test_names_taken_from_paths_belong_to_the_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,45 +94,6 @@ def test_names_taken_from_paths_belong_to_the_entry(
         assert_same(
             load_data(config(path, time="t")), load_data(config(path, time="t", cache="never"))
         )
-
-
-@pytest.mark.parametrize("is_removed", [False, True])
-def test_a_file_that_changes_while_it_is_read_is_refused(
-    is_removed: bool, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = folder_of(tmp_path / "d", long(20, 0), long(20, 20))
-    from seqattn.data import many_files as reading
-
-    real = reading.file_digest
-
-    def late(file: Path) -> str:
-        digest = real(file)
-        if is_removed:
-            file.unlink()
-        else:
-            folder_of(folder, long(20, 40))
-        return digest
-
-    monkeypatch.setattr(reading, "file_digest", late)
-    with pytest.raises(DataError, match="changed while"):
-        load_data(config(folder))
-    assert list(home.iterdir()) == []
-
-
-def test_what_a_killed_process_left_is_removed(tmp_path: Path, home: Path) -> None:
-    import os
-    import time
-
-    old, new = home / "making-1-0", home / "making-2-0"
-    for place in (old, new):
-        place.mkdir(parents=True)
-        (place / "values").write_bytes(b"0")
-    days_ago = time.time() - 3 * 86_400
-    for place in (old / "values", old):
-        os.utime(place, (days_ago, days_ago))
-    load_data(config(folder_of(tmp_path / "d", long(20, 0))))
-    assert not old.exists()
-    assert new.exists()
 
 
 @pytest.mark.parametrize("cut", ["target_length: 2", "window: {source: 3, target: 2}"])

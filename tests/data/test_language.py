@@ -7,12 +7,8 @@ import datetime
 import numpy as np
 import pytest
 
+from seqattn.config import Dates, Grammar, Numbers
 from seqattn.data.language import (
-    DATE_SOURCE,
-    DATE_TARGET,
-    GRAMMAR_SOURCE,
-    GRAMMAR_TARGET,
-    NUMBER_SOURCE,
     NUMBER_TARGETS,
     Draw,
     draw_date,
@@ -26,13 +22,19 @@ from seqattn.data.tokens import BEGIN, END, PAD, SPECIAL, UNKNOWN, Links, Tokens
 from seqattn.errors import DataError
 from seqattn.rng import rng_for
 
-TASKS: dict[str, tuple[Draw, Tokens, Tokens]] = {
-    "dates": (draw_date, DATE_SOURCE, DATE_TARGET),
-    "german": (lambda rng: draw_number(rng, 6, "german"), NUMBER_SOURCE, NUMBER_TARGETS["german"]),
-    "english": (lambda rng: draw_number(rng, 6, "english"), NUMBER_SOURCE,
-                NUMBER_TARGETS["english"]),
-    "grammar": (draw_sentence, GRAMMAR_SOURCE, GRAMMAR_TARGET),
+PARTS = {"validation_seed": 2, "test_seed": 3}
+TASKS: dict[str, Dates | Numbers | Grammar] = {
+    "dates": Dates(**PARTS),
+    "german": Numbers(**PARTS),
+    "english": Numbers(language="english", digits=4, **PARTS),
+    "grammar": Grammar(**PARTS),
 }  # fmt: skip
+DRAWS: dict[str, Draw] = {
+    "dates": draw_date,
+    "german": lambda rng: draw_number(rng, Numbers()),
+    "english": lambda rng: draw_number(rng, Numbers(language="english")),
+    "grammar": draw_sentence,
+}
 
 
 @pytest.mark.parametrize(("number", "words"), [
@@ -71,9 +73,11 @@ def test_the_units_of_german_link_before_the_tens() -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_examples_have_known_symbols_and_links_within_their_lengths(name: str) -> None:
-    draw, source, target = TASKS[name]
+    part = generate_language(TASKS[name], 3, 1)
+    source, target = part.source_space, part.target_space
+    assert isinstance(source, Tokens) and isinstance(target, Tokens)
     for k in range(400):
-        example = draw(rng_for(3, "data", k))
+        example = DRAWS[name](rng_for(3, "data", k))
         assert not set(example.source) - set(source.symbols)
         assert not set(example.target) - set(target.symbols)
         assert len(example.kinds) == len(example.target)
@@ -131,11 +135,9 @@ def test_a_sentence_is_translated_word_by_word() -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_parts_share_no_source(name: str) -> None:
-    draw, source, target = TASKS[name]
-    parts = [
-        generate_language(draw, part, 300, seed, source, target)
-        for seed, part in ((1, "train"), (2, "validation"), (3, "test"))  # type: ignore[arg-type]
-    ]
+    parts = [generate_language(TASKS[name], 300, seed) for seed in (1, 2, 3)]
+    source = parts[0].source_space
+    assert isinstance(source, Tokens)
     texts = [{source.text(row) for row in part.source} for part in parts]
     assert not texts[0] & texts[1]
     assert not (texts[0] | texts[1]) & texts[2]
@@ -150,12 +152,8 @@ def test_the_parts_share_no_source(name: str) -> None:
 
 
 def test_equal_seeds_give_equal_sequences_and_more_only_add() -> None:
-    draw, source, target = TASKS["grammar"]
-    few = generate_language(draw, "train", 20, 7, source, target)
-    more = generate_language(draw, "train", 50, 7, source, target)
-    assert [source.text(row) for row in few.source] == [
-        source.text(row) for row in more.source[:20]
-    ]
+    few, more = (generate_language(TASKS["grammar"], n, 7) for n in (20, 50))
+    assert (few.source == more.source[:20, : few.source.shape[1]]).all()
 
 
 # --- the vocabulary ------------------------------------------------------------------------------

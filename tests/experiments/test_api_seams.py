@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,7 +18,6 @@ import seqattn
 from seqattn.config import Config, read_stored
 from seqattn.data.many_files import file_digest
 from seqattn.errors import CheckpointError, DataError, UsageError
-from seqattn.experiments.run_environment import find_git_revision
 from tests.conftest import SMALL
 from tests.experiments.test_python_api import CONFIG
 from tests.plugins.conftest import forget_plugins
@@ -125,18 +122,6 @@ def test_the_config_of_a_run_has_its_name(recorded: Path) -> None:
     assert seqattn.Run.open(best.folder.last).config.name == "recorded"
 
 
-def test_training_the_config_of_a_run_replaces_that_run_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    other = seqattn.train(CONFIG, name="squares")
-    before = other.folder.summary.read_bytes()
-    mine = seqattn.train(CONFIG, training__epochs=1)
-    again = seqattn.train(mine.config, overwrite=True)
-    assert again.folder.path.name == "tiny"
-    assert other.folder.summary.read_bytes() == before
-
-
 def test_opened_results_stay_those_of_their_folder_after_a_change_of_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,25 +224,6 @@ def test_only_a_run_that_exists_can_be_continued(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=message):
             call()
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
-
-
-def test_the_git_revision_is_that_of_the_config_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home, elsewhere = tmp_path / "repository", tmp_path / "elsewhere"
-    home.mkdir()
-    elsewhere.mkdir()
-    (home / "tiny.yaml").write_text(json.dumps(CONFIG))
-    user = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q"], ["add", "tiny.yaml"], [*user, "commit", "-qm", "A config"]):
-        subprocess.run(["git", *words], cwd=home, check=True)
-    revision = find_git_revision(home / "tiny.yaml")
-    assert revision is not None
-    monkeypatch.chdir(elsewhere)
-    one = seqattn.train("../repository/tiny.yaml", training__epochs=1)
-    many = seqattn.train_seeds(home / "tiny.yaml", 2, name="many", training__epochs=1)
-    for run in (one, many[23], many[24]):
-        assert run.folder.read_environment()["git_revision"] == revision
 
 
 # --- masked arrays --------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from seqattn import experiments
-from seqattn.config import Config, Training, resolve
+from seqattn.config import Config, resolve
 from seqattn.data import load_data
 from seqattn.errors import DataError, NonFiniteError
 from seqattn.experiments import group_training, run_folders, train_many
 from seqattn.experiments.verify_resume import first_difference
 from seqattn.models import build_model
-from seqattn.runs import EpochRecord, RunFolder
+from seqattn.runs import RunFolder
 from seqattn.training import (
     Batch,
     RunProgress,
@@ -131,19 +131,6 @@ def test_a_run_that_diverges_at_its_first_step_is_saved_as_it_began(
     assert (state.best_epoch, state.best_weights, state.buffers) == (0, {}, {})
     assert state.weights.keys() == before.keys()
     assert all(torch.equal(state.weights[name], tensor) for name, tensor in before.items())
-
-
-def test_the_others_go_on_from_the_first_step() -> None:
-    """One of five diverges at once, and its row stays: the four end as beside one that goes on."""
-    runs = [run_of(seed) for seed in range(5)]
-    runs[2] = without_targets(runs[2])
-    saved = list[RunState]()
-    found = trained(runs, save=saved.append)
-    assert [run.ending for run in found] == ["all epochs"] * 2 + ["diverged"] + ["all epochs"] * 2
-    assert [state.slot.row for state in saved if state.slot and state.position == (0, 0)] == [2]
-    for k in (0, 1, 3, 4):
-        (alone,) = train_models([run_of(k)])
-        assert found[k].validation_losses == pytest.approx(alone.validation_losses, rel=1e-4)
 
 
 @pytest.mark.usefixtures("overflowing")
@@ -293,19 +280,6 @@ def test_data_gone_in_the_validation_save_the_whole_epoch(monkeypatch: pytest.Mo
     assert same_state(rest.state, whole.state)
 
 
-def test_a_step_that_was_not_finite_is_not_saved_where_data_are_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing between the last save and the error is known to be finite."""
-    run = run_of(1)
-    run = replace(run, config=run.config.model_copy(update={"learning_rate": 1e300}))
-    gone_at(monkeypatch, (0, 2))
-    saved = list[RunState]()
-    with pytest.raises(DataError, match="is gone"):
-        trained([run], save=saved.append)
-    assert saved == []
-
-
 def test_a_folder_goes_on_once_its_data_are_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,35 +328,3 @@ def test_a_folder_is_saved_to_at_the_end_of_an_epoch_that_is_due(
     runs = experiments.seeds_of(config_of("training.checkpoint_seconds=1"), tmp_path, count)
     train_many(runs, threads=1, callbacks=experiments.Callbacks(stop=step))
     assert saved == [(epoch, 0) for epoch in (1, 2, 3) for _ in range(count)]
-
-
-@pytest.mark.parametrize("kind", ["ended", "diverged"])
-def test_a_save_of_one_run_leaves_the_timer_of_the_others(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else runs that end one after another would keep the others from ever being saved."""
-    now = [0.0]
-    monkeypatch.setattr(run_folders.time, "monotonic", lambda: now[0])
-    config = Training(checkpoint_seconds=10)
-    progress = [RunProgress(TrainingRun(None, None, None, config, k)) for k in range(3)]  # type: ignore[arg-type]
-    session = run_folders.FolderSession({p.run: None for p in progress}, experiments.Callbacks())  # type: ignore[misc]
-    saved = list[int]()
-    monkeypatch.setattr(session, "_write", lambda runs: saved.extend(p.run.seed for p in runs))
-    monkeypatch.setattr(run_folders, "write_divergence", lambda *_: None)
-    now[0] = 11.0
-    assert session.save_due()
-    record = EpochRecord(1, 1.0, 1.0, 1.0, 0.1, 1.0, 0.1)
-    if kind == "ended":
-        for p in progress:
-            p.history.append(record)
-        session.epoch_end(progress, progress[:1])
-    else:
-        error = NonFiniteError("not finite")
-        diverged = replace(progress[0], error=error, state=RunState({}))
-        session.writers = {diverged.run: type("W", (), {"job": None})()}  # type: ignore[dict-item]
-        session.diverged(diverged)
-    assert saved == [0]
-    assert session.save_due()
-    session.save(progress[1:])
-    assert saved == [0, 1, 2]
-    assert not session.save_due()

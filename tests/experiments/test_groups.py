@@ -13,13 +13,10 @@ import pytest
 import torch
 
 from seqattn.analysis import doctor
-from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
-from seqattn.config.comparing import plan_comparison
 from seqattn.data import DataSpec, load_data
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks, api, groups_to_train, train_many
-from seqattn.experiments.compare import run_comparison
 from seqattn.experiments.ray_cluster import _write_run_folders
 from seqattn.models import FeatureSpec, build_model
 from seqattn.plots import run_pictures
@@ -135,18 +132,6 @@ def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
     assert torch.linalg.vector_norm(gradient[0]) <= 1 + 1e-5
 
 
-@pytest.mark.parametrize("slots", [[(0, 3), (0, 3)], [(0, 2), (1, 3)]])
-def test_rows_of_two_groups_are_refused(slots: list[tuple[int, int]]) -> None:
-    runs = [run_of(0), run_of(1)]
-    state, _ = group_of(runs)
-    states = {
-        run: replace(state.get_run_state(k), slot=Slot("g", *slot))
-        for k, (run, slot) in enumerate(zip(runs, slots, strict=True))
-    }
-    with pytest.raises(ValueError, match="different rows of the same group"):
-        train_models(runs, states=states)
-
-
 # --- runs that diverged ---------------------------------------------------------------------------
 
 
@@ -228,23 +213,6 @@ def test_a_test_loss_that_is_not_finite_is_recorded(
     epochs, _, (again,) = epochs_of(runs)
     assert epochs == []
     assert str(job.error) in str(again.error)
-
-
-def test_a_comparison_repeated_is_the_same_to_the_byte(tmp_path: Path) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text("name: c\n")
-    wild = ["training.optimizer=sgd", "training.momentum=0.9", *SIZES]
-    planned = plan_comparison(file, wild, ["training.learning_rate=0.01,100"], seeds=6)
-    run_comparison(planned, tmp_path)
-    tables = ("variants.csv", "seeds.csv", "pairs.csv", "comparison.md")
-    before = [(tmp_path / "c" / name).read_bytes() for name in tables]
-    assert [len(arm.diverged) for arm in read_comparison(tmp_path / "c").variants] == [0, 6]
-    epochs = list[int]()
-    run_comparison(
-        planned, tmp_path, callbacks=Callbacks(epoch=lambda record: epochs.append(record.epoch))
-    )
-    assert epochs == []
-    assert [(tmp_path / "c" / name).read_bytes() for name in tables] == before
 
 
 # --- groups of a cluster --------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import html.parser
 import io
 import json
@@ -21,7 +20,6 @@ import xarray
 
 import seqattn
 from seqattn.errors import CheckpointError, ConfigError, DataError, UsageError, install_command
-from seqattn.experiments.api.training import show_bar
 from seqattn.runs import RunFolder
 from tests.comparisons import read_table, write_divergence
 from tests.conftest import Ended
@@ -473,30 +471,3 @@ def test_a_bar_is_shown_in_a_terminal_only(tmp_path: Path, monkeypatch: pytest.M
     assert len(terminal.getvalue()) == shown
     seqattn.train_seeds(CONFIG, 2, output_dir=tmp_path, name="d", progress=True)
     assert "4/4" in terminal.getvalue()[shown:]
-
-
-def test_messages_are_written_beside_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
-    with show_bar("x", None) as callbacks:
-        callbacks.begin(1, 3)
-        callbacks.message("a line")
-    assert "a line\n" in terminal.getvalue()
-    assert "1/3" in terminal.getvalue()
-
-
-def test_the_package_imports_without_the_optional_libraries(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    real = builtins.__import__
-
-    def checked(name: str, *more: Any, **keywords: Any) -> Any:
-        assert name.split(".")[0] not in ("pandas", "polars", "xarray", "tqdm", "IPython"), name
-        return real(name, *more, **keywords)
-
-    for name in [name for name in sys.modules if name.startswith("seqattn.experiments.api")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(builtins, "__import__", checked)
-    import seqattn.experiments.api as fresh
-
-    assert set(fresh.__all__) <= set(seqattn.__all__)
-    assert all(hasattr(fresh, name) for name in fresh.__all__)

@@ -19,7 +19,6 @@ from seqattn.experiments import Callbacks, seeds_of, train_many
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.checkpoint_file import describe_checkpoint
 from seqattn.runs.storage import limits
-from seqattn.runs.storage.atomic import _PendingFile
 
 Runs = list[tuple[Config, RunFolder]]
 SETS = ["data.n_train=64", "data.n_validation=16", "data.n_test=8", "training.epochs=8",
@@ -71,61 +70,6 @@ def test_more_seeds_take_none_back(tmp_path: Path) -> None:
     epochs, messages, jobs = resumed(runs)
     assert sorted(epochs) == sorted(2 * [6, 7, 8] + 2 * list(range(1, 9))), messages
     assert all(job.summary is not None for job in jobs)
-
-
-def test_a_save_ahead_twice_takes_none_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed between two files of a common save, and again at the first save after that."""
-
-    class Killed(BaseException): ...
-
-    shows, show = 0, _PendingFile.commit
-
-    def dying(written: _PendingFile) -> None:
-        nonlocal shows
-        if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
-            shows += 1
-            if shows in (9, 10):
-                raise Killed
-        show(written)
-
-    monkeypatch.setattr(_PendingFile, "commit", dying)
-    runs = seeds_of(base(), tmp_path / "s", 2)
-    whole = seeds_of(base(), tmp_path / "whole", 2)
-    with pytest.raises(Killed):
-        train_many(runs, threads=1)
-    ahead, behind = (describe_checkpoint(folder.last) for _, folder in runs)
-    assert (ahead["epoch"], ahead["step"]) > (behind["epoch"], behind["step"])
-    with pytest.raises(Killed):
-        resumed(runs)
-    epochs, messages, _ = resumed(runs)
-    assert min(epochs) == behind["epoch"] + 1, messages
-    train_many(whole, threads=1)
-    for (_, folder), (_, other) in zip(runs, whole, strict=True):
-        assert folder.best.read_bytes() == other.best.read_bytes()
-
-
-def test_killed_in_the_first_common_save_all_begin_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Killed(BaseException): ...
-
-    show = _PendingFile.commit
-
-    def dying(written: _PendingFile) -> None:
-        if written.path.name == "last.safetensors" and written.path.parts[-3] == "seed-24":
-            raise Killed
-        show(written)
-
-    runs = seeds_of(base(), tmp_path / "s", 2)
-    with monkeypatch.context() as patch:
-        patch.setattr(_PendingFile, "commit", dying)
-        with pytest.raises(Killed):
-            train_many(runs, threads=1)
-    epochs, messages, _ = resumed(runs)
-    assert sorted(epochs) == sorted(2 * list(range(1, 9)))
-    assert sum("starts over" in line for line in messages) == 2
 
 
 def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Path) -> None:

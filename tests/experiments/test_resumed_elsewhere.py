@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from seqattn.experiments.run_environment import describe_processor, rounding_change
+from seqattn.experiments.run_environment import describe_processor
 from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import read_checkpoint
 from seqattn.runs.checksummed import save_checksummed
@@ -71,19 +71,6 @@ def test_the_environment_of_the_checkpoint_counts(folder: RunFolder, seqattn: Co
     assert read_checkpoint(folder.last).metadata["environment"]["device"] == "cpu"
 
 
-def test_a_checkpoint_without_an_environment_resumes(folder: RunFolder, seqattn: Command) -> None:
-    """Earlier versions wrote none: environment.json is then all that is known."""
-    found = read_checkpoint(folder.last)
-    metadata = {key: value for key, value in found.metadata.items() if key != "environment"}
-    known = json.loads(folder.environment.read_text())
-    folder.environment.write_text(json.dumps(known | {"device": "cuda", "gpu": "Some GPU"}))
-    save_checksummed(folder.last, found.tensors, metadata)
-    assert (
-        "Changed since the checkpoint was saved: device cuda (Some GPU) -> cpu. "
-        in resumed(seqattn).err
-    )
-
-
 def test_another_torch_is_named(folder: RunFolder, seqattn: Command) -> None:
     rewrite(folder, packages={"torch": "1.0"})
     done = resumed(seqattn)
@@ -98,29 +85,6 @@ def test_no_message_is_logged_where_nothing_changed_or_is_known(
     rewrite(folder, **changes)
     done = resumed(seqattn)
     assert "Changed since the checkpoint was saved" not in done.err + folder.log.read_text()
-
-
-def test_many_seeds_say_it_once(seqattn: Command, tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("name: c\n")
-    words = ["train", "c.yaml", *SETS, "--seeds", "3", "--device", "cpu", "--plots", "none"]
-    assert seqattn(*words, "--set", "training.epochs=1").code == 0
-    seeds = [RunFolder(tmp_path / f"outputs/c/seed-{k}") for k in (23, 24, 25)]
-    for seed in seeds:
-        rewrite(seed, device="cuda", gpu="Some GPU")
-    done = seqattn(*words, "--set", "training.epochs=2", "--resume")
-    assert done.code == 0, done.err
-    assert done.err.count("Changed since the checkpoint was saved") == 1
-    assert all("Changed since the checkpoint was saved" in seed.log.read_text() for seed in seeds)
-
-
-def test_another_gpu_of_the_same_kind_of_device_counts() -> None:
-    one = {"device": "cuda", "gpu": "A", "packages": {"torch": "2"}}
-    message = rounding_change(one, one | {"gpu": "B", "packages": {"torch": "3"}})
-    assert message is not None
-    assert message.startswith(
-        "Changed since the checkpoint was saved: device cuda (A) -> cuda (B), torch 2 -> 3."
-    )
-    assert rounding_change(one, one) is None
 
 
 def test_the_environment_names_the_processor_and_its_instructions(folder: RunFolder) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import optuna
 import pytest
-from sqlalchemy.exc import OperationalError
 
 from seqattn.config import Config, resolve
 from seqattn.config.searching import Range, Search, plan_search
@@ -101,20 +100,6 @@ def test_a_finite_space_is_tried_once_over_and_then_the_search_stops(
     again = tuning.tune(asked, tmp_path, size + 5, message=messages.append)
     assert len(trainer.configs) == size, "nothing is trained any more"
     assert again.trials == found.trials
-
-
-def test_a_repeat_is_reported_with_what_is_tried_instead(trainer: Trainer, tmp_path: Path) -> None:
-    messages = list[str]()
-    tuning.tune(wanted(tmp_path, CELLS), tmp_path, 2, message=messages.append)
-    other = wanted(tmp_path, CELLS, sets=["seed=3"], name="other")
-    tuning.tune(other, tmp_path, 2, message=messages.append)
-    third = wanted(tmp_path, CELLS, sets=["seed=5"], name="third")
-    tuning.tune(third, tmp_path, 2, message=messages.append)
-    instead = [line for line in messages if "was tried before" in line]
-    assert instead, "no seed of three draws a repeat"
-    assert {"model.cell=gru was tried before; trying model.cell=lstm instead" in line
-            or "model.cell=lstm was tried before; trying model.cell=gru instead" in line
-            for line in instead} == {True}  # fmt: skip
 
 
 def test_values_are_a_function_of_seed_number_and_what_was_tried(
@@ -241,14 +226,6 @@ def test_runs_of_another_study_are_not_replaced(trainer: Trainer, tmp_path: Path
     assert len(trainer.configs) == 2
 
 
-def test_a_study_of_another_program_is_refused(trainer: Trainer, tmp_path: Path) -> None:
-    storage = f"sqlite:///{tmp_path / 'shared.db'}"
-    study = optuna.create_study(storage=storage, study_name="found")
-    study.add_trial(optuna.create_trial(params={}, distributions={}, value=1.0))
-    with pytest.raises(UsageError, match="was not made by this version of seqattn tune"):
-        tuning.tune(wanted(tmp_path, RATE), tmp_path, 2, storage=storage)
-
-
 def test_choices_are_stored_by_value(trainer: Trainer, tmp_path: Path) -> None:
     texts = ["model.attention=null,{score: dot}", "training.clip_norm=null,1.0", CELLS]
     asked = wanted(tmp_path, *texts)
@@ -369,38 +346,6 @@ def test_a_trial_that_the_disk_failed_is_tried_again(
     assert [row["state"] for row in found.trials] == ["complete", "complete", "interrupted"]
 
 
-def test_a_process_killed_while_it_chose_values_leaves_nothing(
-    trainer: Trainer, tmp_path: Path
-) -> None:
-    """And the second try of an interrupted trial, killed before it had its values, is not lost."""
-    asked = wanted(tmp_path, WIDTHS, CELLS)
-    path = tuning.tune(asked, tmp_path, 1).path
-    study = optuna.load_study(study_name="found", storage=f"sqlite:///{path / 'study.db'}")
-    study.ask().suggest_int("model.hidden_dim", 3, 5)  # and no cell yet
-    killed = study.ask()
-    trials.suggest_value(killed, asked.ranges[0])
-    trials.suggest_value(killed, asked.ranges[1])
-    trials.requeue(study, asked, study.trials[2])
-    assert study.ask().user_attrs[trials.REQUEUED_FROM_ATTR] == 2
-    found = tuning.tune(asked, tmp_path, 3)
-    assert [(row["trial"], row["state"]) for row in sorted(found.trials, key=lambda r: r["trial"])] == [
-        (0, "complete"), (2, "interrupted"), (4, "complete"), (5, "complete"),
-    ]  # fmt: skip
-    values = {row["trial"]: row["values"] for row in found.trials}
-    assert values[4] == values[2]
-
-
-def test_a_number_whose_folder_is_taken_is_passed_over(trainer: Trainer, tmp_path: Path) -> None:
-    asked, messages = wanted(tmp_path, RATE), list[str]()
-    tuning.tune(asked, tmp_path, 1)
-    (tmp_path / "found" / "trial-1").mkdir()
-    (tmp_path / "found" / "trial-1" / "config.yaml").write_text("name: precious\n")
-    found = tuning.tune(asked, tmp_path, 2, message=messages.append)
-    assert [row["trial"] for row in found.trials] == [0, 2]
-    assert "the number is skipped" in messages[0]
-    assert [file.name for file in (tmp_path / "found" / "trial-1").iterdir()] == ["config.yaml"]
-
-
 def test_a_stop_between_two_trials_begins_no_other(trainer: Trainer, tmp_path: Path) -> None:
     callbacks = Callbacks(stop=lambda: 15 * (len(trainer.configs) == 2))
     with pytest.raises(Interrupted) as raised:
@@ -408,28 +353,6 @@ def test_a_stop_between_two_trials_begins_no_other(trainer: Trainer, tmp_path: P
     assert raised.value.exit_code == 143
     assert len(trainer.configs) == 2
     assert len(rows_of(tmp_path / "found")) == 2, "the table is there all the same"
-
-
-def test_a_trial_that_another_process_ended_is_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage = f"sqlite:///{tmp_path / 'shared.db'}"
-
-    def loss(config: Config) -> float:
-        if config.name != "trial-0":
-            return 1.0
-        study = optuna.load_study(study_name="found", storage=storage)
-        study.tell(0, state=optuna.trial.TrialState.FAIL)
-        return 2.0
-
-    monkeypatch.setattr(trial_loop, "train_one", Trainer(loss))
-    messages = list[str]()
-    found = tuning.tune(
-        wanted(tmp_path, RATE), tmp_path, 2, storage=storage, message=messages.append
-    )
-    assert [row["state"] for row in found.trials] == ["complete", "fail"]
-    assert found.trials[1]["reason"] == "ended by another process"
-    assert any("trial-0: ended by another process" in line for line in messages)
 
 
 # --- one search a folder --------------------------------------------------------------------------
@@ -443,23 +366,6 @@ def test_a_folder_that_is_being_searched_is_locked(trainer: Trainer, tmp_path: P
         pytest.raises(FolderLockedError, match="is writing there"),
     ):
         tuning.tune(asked, tmp_path, 2)
-
-
-def test_tables_that_another_process_makes_at_once_are_found_a_moment_later(
-    trainer: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, calls = optuna.storages.get_storage, list[Any]()
-
-    def refused_once(storage: Any) -> Any:
-        calls.append(storage)
-        if len(calls) == 1:
-            raise OperationalError("CREATE TABLE", {}, Exception("table studies already exists"))
-        return real(storage)
-
-    monkeypatch.setattr(optuna.storages, "get_storage", refused_once)
-    tuning.tune(wanted(tmp_path, RATE), tmp_path, 1)
-    assert len(calls) > 1
-    assert len(trainer.configs) == 1
 
 
 def test_processes_that_share_a_database_leave_each_other_s_trials_alone(
@@ -477,15 +383,3 @@ def test_processes_that_share_a_database_leave_each_other_s_trials_alone(
     assert study.trials[1].state == optuna.trial.TrialState.RUNNING
     assert len(trainer.configs) == 1, "what another process tries is not tried a second time"
     assert "all 2 combinations have been tried" in messages[-1]
-
-
-def test_a_folder_without_the_config_of_a_search_is_refused(
-    trainer: Trainer, tmp_path: Path
-) -> None:
-    (tmp_path / "found").mkdir()
-    (tmp_path / "found" / "tune.json").write_text(
-        json.dumps({"ranges": [{"path": "training.learning_rate", "kind": "log", "low": 0.001,
-                                "high": 0.1, "whole": False, "values": []}]})
-    )  # fmt: skip
-    with pytest.raises(UsageError, match="does not contain the config of a search"):
-        tuning.tune(wanted(tmp_path, RATE), tmp_path, 2)

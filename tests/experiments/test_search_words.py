@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import optuna
@@ -10,9 +10,8 @@ import pytest
 from optuna.trial import TrialState
 
 from seqattn.config.searching import Search, plan_search
-from seqattn.experiments import Callbacks, tuning
+from seqattn.experiments import tuning
 from seqattn.experiments.tuning import trial_loop, trials
-from tests.conftest import Ended
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")
 SMALL = ["data.n_train=8", "data.n_validation=4", "data.n_test=4"]
@@ -68,15 +67,6 @@ def test_trials_at_another_place_of_their_schedule_are_not_pruned(
     assert {type(p) for p in pruners(alike, tmp_path, 1).values()} == {optuna.pruners.MedianPruner}
 
 
-def test_the_progress_counts_the_most_epochs_of_a_trial(tmp_path: Path) -> None:
-    progress = list[tuple[int, int]]()
-    asked = wanted(tmp_path, "training.epochs=1,2", epochs=7)
-    callbacks = Callbacks(begin=lambda done, epochs: progress.append((done, epochs)))
-    tuning.tune(asked, tmp_path, 2, threads=1, callbacks=callbacks)
-    assert progress == [(0, 4)]
-    assert wanted(tmp_path, "training.epochs=uniform(3,9)").epochs == 9
-
-
 def finished(asked: Search, folder: Path, count: int) -> trial_loop.TuneResult:
     """A study whose trials ended with the losses of their learning rate."""
     folder.mkdir(exist_ok=True)
@@ -100,23 +90,3 @@ def test_few_trials_say_nothing_of_what_mattered(tmp_path: Path) -> None:
     assert found.no_importance == ""
     assert found.importance["training.learning_rate"] > found.importance["model.hidden_dim"]
     assert (tmp_path / "enough/importance.png").is_file()
-
-
-def test_one_key_has_no_importance(tmp_path: Path) -> None:
-    found = finished(wanted(tmp_path, RATE), tmp_path / "one", trial_loop.MIN_TRIALS)
-    assert (found.importance, found.no_importance) == (
-        {}, "Only one key was searched, so there is no importance to compare.",
-    )  # fmt: skip
-
-
-def test_the_command_says_why_there_is_no_importance(
-    seqattn: Callable[..., Ended], tmp_path: Path
-) -> None:
-    (tmp_path / "c.yaml").write_text("name: found\n")
-    words = [x for text in (*SMALL, "training.epochs=1") for x in ("--set", text)]
-    done = seqattn("tune", "c.yaml", "--trials", "4", *words, "--search", RATE, "--search", WIDTH)
-    assert done.code == 0, done.err
-    assert "4 trials ended with a loss. The importance of keys needs 20 or more" in done.out
-    assert "Importance of the keys" not in done.out
-    assert "importance.png" not in done.out
-    assert not (tmp_path / "outputs/found/importance.png").exists()

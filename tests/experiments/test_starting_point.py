@@ -13,11 +13,9 @@ import pytest
 
 import seqattn
 from seqattn import experiments
-from seqattn.analysis.comparison.tables import reference_losses
 from seqattn.config import Config, resolve
 from seqattn.config.comparing import plan_comparison
-from seqattn.errors import CheckpointError, ConfigError, Interrupted, UsageError
-from seqattn.experiments import ray_cluster
+from seqattn.errors import CheckpointError, ConfigError, Interrupted
 from seqattn.experiments.compare import run_comparison
 from seqattn.experiments.verify_resume import first_difference, verify_resume
 from seqattn.runs import RunFolder
@@ -226,23 +224,6 @@ def test_all_seeds_start_from_a_single_run_and_differ_in_the_order_of_batches(
     assert all(np.allclose(ours[name], theirs[name], atol=1e-5) for name in theirs)
 
 
-def test_seeds_that_start_over_together_need_the_same_weights(
-    source: RunFolder, tmp_path: Path
-) -> None:
-    """One of two runs was saved before a kill, so both start over."""
-    keys = {"start_from": str(source.path), "epochs": 1, "checkpoint_seconds": 1000}
-    jobs = train_seeds(tmp_path, "new", **keys)
-    before = [best_weights(job.folder) for job in jobs]
-    jobs[0].folder.summary.unlink()
-    without_checkpoint(jobs[1].folder)
-    shutil.move(source.path, tmp_path / "moved")
-    with pytest.raises(CheckpointError, match="no such run"):
-        train_seeds(tmp_path, "new", resume=True, **keys)
-    shutil.move(tmp_path / "moved", source.path)
-    again = train_seeds(tmp_path, "new", resume=True, **keys)
-    assert all(same(best_weights(job.folder), old) for job, old in zip(again, before, strict=True))
-
-
 def test_a_resume_from_a_starting_point_is_verified(source: RunFolder, tmp_path: Path) -> None:
     result = verify_resume(config("new", start_from=str(source.path)), tmp_path / "two", stops=3)
     assert result.difference is None
@@ -260,20 +241,6 @@ def test_a_comparison_of_a_start_with_and_without_weights(
                 for summary in variant.summaries.values()} for variant in result.variants]  # fmt: skip
     assert records == [{None}, {str(source.path)}]
     assert result.same_units
-
-
-def test_a_comparison_of_two_scalings_has_no_common_reference_losses(tmp_path: Path) -> None:
-    """The run that starts from another run keeps its scaling, and with it the unit of its loss."""
-    old_data, new_data = files(tmp_path)
-    old = train(tmp_path, "old", data=old_data)
-    plan = plan_comparison(
-        {"name": "starts", "data": new_data, "model": MODEL, "training": {"epochs": 1}},
-        vary={"training.start_from": [None, str(old.path)]}, seeds=2,
-    )  # fmt: skip
-    result = run_comparison(plan, tmp_path, threads=1)
-    assert (result.same_data, result.same_units) == (True, False)
-    assert reference_losses(result) == []
-    assert "eference losses" not in (tmp_path / "starts/comparison.md").read_text()
 
 
 def refuse(home: Path, message: str, **keys: Any) -> None:
@@ -324,12 +291,6 @@ def test_a_run_without_a_finished_epoch_has_no_weights_to_start_with(
             config("source", start_from=str(source.best)), tmp_path, overwrite=True, plots=False
         )
     assert source.best.exists()
-
-
-def test_runs_on_a_cluster_do_not_start_from_another_run(tmp_path: Path) -> None:
-    run = config("new", start_from="old"), RunFolder(tmp_path / "new")
-    with pytest.raises(UsageError, match="training.start_from: runs on a Ray cluster"):
-        ray_cluster.check_usable_keys([run])
 
 
 def test_a_run_that_stopped_early_says_how_to_continue_it(tmp_path: Path) -> None:

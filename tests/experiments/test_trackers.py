@@ -7,17 +7,14 @@ import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
 from seqattn import experiments
 from seqattn.config import Config, resolve
-from seqattn.errors import Interrupted, StorageError, UsageError, install_command
-from seqattn.experiments import ray_cluster
-from seqattn.experiments.trackers import TRACKERS, MLflowTracker, Status, TrackedRun
-from seqattn.experiments.verify_resume import verify_resume
+from seqattn.errors import Interrupted, UsageError, install_command
+from seqattn.experiments.trackers import TRACKERS, Status, TrackedRun
 from seqattn.runs import METRICS, EpochRecord, RunFolder
 from tests.conftest import Ended
 
@@ -129,20 +126,6 @@ def test_mlflow_has_every_epoch_once_though_a_response_was_lost(
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
     history = client.get_metric_history(folder.read_trackers()["mlflow"]["run_id"], METRICS[-1])
     assert sorted(each.step for each in history) == [1, 2, 3, 4, 5, 6]
-
-
-def test_mlflow_continues_after_the_last_epoch_of_a_record_with_repeated_epochs(
-    tmp_path: Path,
-) -> None:
-    """Earlier versions could log an epoch twice."""
-
-    class Client:
-        def get_metric_history(self, run_id: str, key: str) -> list[Any]:
-            return [SimpleNamespace(step=step) for step in (1, 1, 2, 3)]
-
-    tracker = MLflowTracker(TrackedRun(config_of(), RunFolder(tmp_path / "tracked")))
-    tracker._client = Client()
-    assert tracker._find_last_epoch() == 3
 
 
 def test_an_unreachable_mlflow_server_ends_the_command_before_training(
@@ -295,24 +278,6 @@ def test_a_tracker_that_fails_does_not_end_the_training(
     assert len(folder.read_metrics()) == 4
 
 
-def test_the_records_are_closed_if_training_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Tracker(Failing):
-        ended: ClassVar = []
-
-    def fail(record: EpochRecord) -> None:
-        raise StorageError("a full disk")
-
-    monkeypatch.setitem(TRACKERS, "tensorboard", Tracker)
-    with pytest.raises(StorageError, match="a full disk"):
-        experiments.train_one(
-            config_of("logging.tensorboard=true"), tmp_path,
-            callbacks=experiments.Callbacks(epoch=fail),
-        )  # fmt: skip
-    assert Tracker.ended == [("stopped", set(), set())]
-
-
 @pytest.mark.parametrize("key", ["tensorboard", "mlflow", "wandb"])
 def test_a_missing_package_is_named_before_anything_is_written(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -337,16 +302,6 @@ def test_a_diverged_run_is_recorded_as_one(tmp_path: Path, monkeypatch: pytest.M
     (job,) = experiments.train_many([(config, RunFolder(tmp_path / "tracked"))])
     assert job.error is not None
     assert Tracker.ended == [("diverged", set(), set())]
-
-
-def test_commands_without_one_outputs_folder_have_no_records(tmp_path: Path) -> None:
-    config = config_of("logging.mlflow=true", "logging.wandb=true", "training.epochs=1")
-    verify_resume(config, tmp_path, stops=1)
-    assert not [*tmp_path.rglob("mlflow.db"), *tmp_path.rglob("wandb")]
-    for key in ("mlflow", "wandb"):
-        one = config_of(f"logging.{key}=true")
-        with pytest.raises(UsageError, match=rf"logging\.{key}: runs on a Ray cluster cannot be"):
-            ray_cluster.train_on_cluster([(one, RunFolder(tmp_path / "r"))])
 
 
 def test_the_name_and_group_of_a_run(tmp_path: Path) -> None:

@@ -41,18 +41,12 @@ def test_ranges_know_what_their_key_is(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("training.learning_rate", "expected PATH=RANGE"),
-        ("training.learning_rate=", "expected PATH=RANGE"),
         ("training.learning_rate=0.1", "a search needs two values or more"),
         ("training.learning_rate=normal(0,1)", r"normal\(...\) is not a range"),
-        ("training.learning_rate=log(0,1)", "a logarithm needs numbers above 0"),
         ("training.learning_rate=log(1,0.1)", "expected A below B"),
-        ("training.learning_rate=log(a,b)", r"expected two numbers in log\(A,B\)"),
-        ("training.learning_rate=uniform(0.1,inf)", "expected A below B"),
         ("training.learning_rate=log(0.1,1e6)", "training.learning_rate"),
         ("training.learnin_rate=log(0.1,1)", "Did you mean training.learning_rate"),
-        ("model.attention.score=dot,dott", "score"),
         ("model.attention.score=log(1,2)", "score"),
-        ("seed=1,2,3", "seed"),
     ],
 )
 def test_wrong_ranges_are_refused_with_the_reason(text: str, message: str, tmp_path: Path) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
-import pickle
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +14,9 @@ import pytest
 
 from seqattn.config import resolve
 from seqattn.config.plugins import load_plugin
-from seqattn.errors import DataError, DistributedError, Interrupted, StorageError
-from seqattn.experiments import Callbacks, workers
-from seqattn.experiments.group_training import Resources
-from seqattn.experiments.workers import WorkerTask
-from seqattn.runs import RunFolder, fork_server
-from seqattn.runs.storage import atomic
+from seqattn.errors import DistributedError, Interrupted
+from seqattn.experiments import Callbacks
+from seqattn.runs import RunFolder
 from tests.conftest import ROOT
 from tests.experiments.worker_runs import (
     SCORES,
@@ -39,7 +32,6 @@ from tests.experiments.worker_runs import (
     wait_until,
 )
 from tests.experiments.worker_runs import whole as whole
-from tests.faults.disk import mounted
 from tests.faults.groups import difference
 from tests.plugins.conftest import _no_plugins as _no_plugins
 
@@ -102,29 +94,6 @@ def test_a_stop_saves_all_workers_and_a_resume_ends_the_same(tmp_path: Path) -> 
     assert difference(alone(tmp_path / "whole", *SLOW), parted) is None
 
 
-def test_a_full_disk_in_one_worker_stops_the_others_with_the_message(tmp_path: Path) -> None:
-    parted = slow(runs(tmp_path / "parted", "training.record_attention=1"))
-    small = parted[0][1].path
-    small.mkdir(parents=True)
-    assert mounted(small, 4 * 2**20)
-
-    def fill(_: Any) -> None:
-        """Other programs fill the disk."""
-        with contextlib.suppress(OSError), (small / "filler").open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
-
-    try:
-        with pytest.raises((StorageError, OSError), match="No space left on device"):
-            train(parted, 2, callbacks=Callbacks(epoch=fill))
-        assert not multiprocessing.active_children()
-        others = [folder for _, folder in parted[2:] if folder.is_run]
-        assert others
-        assert all(folder.last.exists() or folder.summary.exists() for folder in others)
-    finally:
-        subprocess.run(["umount", small], check=True)
-
-
 def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(
         "name: c\nseed: 1\ndata: {n_train: 24, n_validation: 20, n_test: 9}\nmodel: {hidden_dim: 5}\n"
@@ -156,58 +125,6 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     assert difference([(config, each) for each in one], [(config, each) for each in two]) is None
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_the_whole_group_while_workers_start_saves(
-    number: signal.Signals, tmp_path: Path
-) -> None:
-    """The fork server imports torch for a second or two when the signal arrives."""
-    (tmp_path / "config.yaml").write_text(
-        "name: c\nseed: 1\ndata: {n_train: 24, n_validation: 20, n_test: 9}\n"
-        "training: {epochs: 100000}\n"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", """
-import sys
-from pathlib import Path
-from seqattn.config import resolve
-from seqattn.cli.stop_signals import defer_stop_signals
-from seqattn.cli.progress import show_progress
-from seqattn.errors import SeqattnError
-from seqattn.experiments import Launch, train_many
-from seqattn.runs import RunFolder, fork_server
-from seqattn.runs.storage import core_count
-
-runs = [
-    (resolve(Path("config.yaml"), [f"model.hidden_dim={size}"]).config, RunFolder(Path(f"r/{size}")))
-    for size in (3, 4)
-]
-with defer_stop_signals() as request, show_progress("c", True, request) as callbacks:
-    try:
-        train_many(runs, threads=1, callbacks=callbacks, launch=Launch(workers=2))
-    except SeqattnError as error:
-        sys.exit(error.exit_code)
-"""],
-        cwd=tmp_path, env=environment(), start_new_session=True, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    wait_until(lambda: (tmp_path / "r/4/environment.json").exists())
-    time.sleep(0.3)
-    os.killpg(parent.pid, number)
-    _, errors = parent.communicate(timeout=60)
-    assert parent.returncode == 128 + number, errors
-    assert "Traceback" not in errors
-
-
-def test_an_error_of_a_plugin_keeps_its_message_and_exit_code() -> None:
-    class MineError(DataError):
-        def __init__(self, name: str, number: int) -> None:
-            super().__init__(f"{name}: {number}")
-
-    sent = pickle.loads(pickle.dumps(workers._picklable(MineError("a", 3))))
-    assert (str(sent), sent.exit_code) == ("a: 3", 3)
-    full = OSError(28, "No space left on device", "file")
-    assert workers._picklable(full) is full
-
-
 def test_a_bug_in_a_worker_shows_its_traceback(tmp_path: Path) -> None:
     text = (ROOT / "examples/plugins/bilinear_tanh.py").read_text()
     text = text.replace('"bilinear_tanh"', '"breaks_in_workers"').replace(
@@ -221,119 +138,6 @@ def test_a_bug_in_a_worker_shows_its_traceback(tmp_path: Path) -> None:
         RuntimeError, match=r"(?s)a worker process failed:.*broken.py.*KeyError: 'mine'"
     ):
         train(runs(tmp_path, variants=("breaks_in_workers", "general")), 2)
-
-
-def test_data_that_cannot_be_sent_stop_the_other_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, sent = WorkerTask.of, list[WorkerTask]()
-
-    def of(jobs: Any, resources: Resources) -> WorkerTask:
-        if sent:
-            raise TypeError("cannot pickle 'mmap.mmap' object")
-        sent.append(real(jobs, resources))
-        return sent[0]
-
-    monkeypatch.setattr(WorkerTask, "of", of)
-    parted = slow(runs(tmp_path, seeds=1))
-    with pytest.raises(DistributedError, match=r"cannot be sent .*mmap.*--jobs 1 uses no worker"):
-        train(parted, 2)
-    assert not multiprocessing.active_children()
-    logs = [folder.path / "train.log" for _, folder in parted]
-    assert [log.read_text().splitlines()[-1][-7:] for log in logs if log.exists()] == ["stopped"]
-
-
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_worker_that_ends_before_its_task_is_read_is_an_error(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The main script of such a worker fails, for example because it has no guard. The task is
-    larger than the buffer of a pipe."""
-    script = tmp_path / "script.py"
-    script.write_text("import os\nos._exit(3)\n")
-    context = fork_server.start_fork_server()
-    if method == "spawn":
-        context = multiprocessing.get_context("spawn")
-    monkeypatch.setattr(workers, "start_fork_server", lambda: context)
-    parted = runs(tmp_path, "data.n_train=5000", seeds=1)
-    main = sys.modules["__main__"]
-    with monkeypatch.context() as patch:
-        patch.setattr(main, "__spec__", None)
-        patch.setattr(main, "__file__", str(script), raising=False)
-        with pytest.raises(DistributedError, match="with exit code 3.* if __name__ == "):
-            train(parted, 2)
-    assert not multiprocessing.active_children()
-
-
-def test_stop_signals_are_blocked_while_a_worker_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker that spawn starts imports torch before it can ignore signals. A worker that cannot
-    start leaves no open connection."""
-    blocked, ends = set[int](), list[Any]()
-
-    class Context:
-        RawValue = staticmethod(multiprocessing.get_context("spawn").RawValue)
-
-        @staticmethod
-        def Pipe() -> Any:  # noqa: N802
-            ends.extend(multiprocessing.Pipe())
-            return ends
-
-        @staticmethod
-        def Process(**_: Any) -> Any:  # noqa: N802
-            return Context
-
-        @staticmethod
-        def start() -> None:
-            blocked.update(signal.pthread_sigmask(signal.SIG_BLOCK, []))
-            raise OSError("no process")
-
-    monkeypatch.setattr(workers, "start_fork_server", Context)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    with pytest.raises(DistributedError, match="a worker process cannot be started: no process"):
-        train(runs(tmp_path, seeds=1), 2)
-    assert blocked >= {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
-    assert [end.closed for end in ends] == [True, True]
-
-
-def test_the_loss_of_a_worker_is_described() -> None:
-    def describe(code: int, *, was_ready: bool = True) -> str:
-        return workers._describe_loss(code, [], was_ready=was_ready)
-
-    assert "ended by signal 45." in describe(-45)
-    assert "ended by SIGSEGV." in describe(-11)
-    assert "--jobs 1 uses less memory" in describe(-9)
-    assert "__main__" in describe(1, was_ready=False)
-    assert "__main__" not in describe(3) + describe(-9, was_ready=False)
-
-
-def test_a_worker_that_ends_with_its_parent_removes_its_temporary_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Parent:
-        def join(self) -> None:
-            pass
-
-    def leave(_: int) -> None:
-        assert not part.exists()
-        raise SystemExit
-
-    part = tmp_path / ".last.safetensors.1.part"
-    part.touch()
-    monkeypatch.setattr(atomic, "_unfinished", {part})
-    monkeypatch.setattr(multiprocessing, "parent_process", Parent)
-    monkeypatch.setattr(os, "_exit", leave)
-    monkeypatch.setattr(atomic, "_creation", threading.RLock())
-    with pytest.raises(SystemExit):
-        fork_server._wait_for_parent()
-    late = threading.Thread(target=atomic.atomic_write, args=(tmp_path / "late", b""), daemon=True)
-    late.start()
-    late.join(0.05)
-    assert not [*tmp_path.iterdir()], "a file was created after the others were removed"
-    atomic._creation.release()
-    late.join()
 
 
 def test_an_interrupt_in_python_saves_and_is_logged(tmp_path: Path) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,19 +14,14 @@ import pytest
 import torch
 
 import seqattn
-from seqattn.cli import comparing, picture_processes
 from seqattn.config import resolve
-from seqattn.config.comparing import plan_comparison
 from seqattn.config.plugins import load_plugin
 from seqattn.errors import UsageError
 from seqattn.experiments import Callbacks, Launch, train_many, workers
 from seqattn.experiments.group_training import Resources
 from seqattn.experiments.grouping import group_jobs
-from seqattn.experiments.memory_estimate import estimate_run_memory
 from seqattn.experiments.prepare import prepare_jobs
-from seqattn.experiments.workers import SILENT_WARNINGS, WorkerTask
-from seqattn.runs import RunFolder, fork_server
-from seqattn.runs.storage import core_count
+from seqattn.runs import RunFolder
 from tests.conftest import ROOT
 from tests.experiments.worker_runs import (
     SCORES,
@@ -135,43 +126,6 @@ def test_the_number_of_workers_follows_the_work(
     assert count(much, 2) == 1
 
 
-def test_an_early_start_is_made_for_work_that_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = list[bool]()
-    monkeypatch.setattr(picture_processes, "start_comparison_server", lambda: started.append(True))
-    (tmp_path / "config.yaml").write_text("compare: {variants: {a: {}, b: {model.cell: rnn}}}\n")
-
-    def starts(jobs: int | None, epochs: int) -> bool:
-        started.clear()
-        plan = plan_comparison(
-            tmp_path / "config.yaml", [f"training.epochs={epochs}", "name=c"], [], seeds=2
-        )
-        comparing._start_workers_early(plan, tmp_path, jobs)
-        return bool(started)
-
-    assert [starts(1, 10_000), starts(None, 1), starts(2, 1)] == [False, False, True]
-    assert starts(None, 10_000) == (core_count() > 1)
-    for name in ("a", "b"):
-        for seed in (1, 2, 23, 24):
-            folder = tmp_path / "c" / name / f"seed-{seed}"
-            folder.mkdir(parents=True)
-            (folder / "summary.json").write_text("{}")
-    assert not starts(None, 10_000)
-
-
-def test_a_fork_server_that_cannot_start_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from multiprocessing import forkserver
-
-    def refuse() -> None:
-        raise OSError("AF_UNIX path too long")
-
-    monkeypatch.setattr(forkserver, "ensure_running", refuse)
-    assert fork_server.start_fork_server().get_start_method() == "spawn"
-
-
 METRIC = """
 import seqattn
 import numpy as np
@@ -181,29 +135,6 @@ def largest(forecast, target):
     print("from the metric")
     return float(np.nanmax(forecast))
 """
-
-
-def test_a_plugin_that_no_config_names_is_loaded_in_each_worker(tmp_path: Path) -> None:
-    """The command has --plugin, and the config uses none of its names."""
-    (tmp_path / "metric.py").write_text(METRIC)
-    (tmp_path / "config.yaml").write_text(
-        "name: c\nseed: 1\ndata: {n_train: 24, n_validation: 20, n_test: 9}\n"
-        "training: {epochs: 1}\n"
-        "compare: {seeds: 2, variants: {a: {model.hidden_dim: 3}, b: {model.hidden_dim: 4}}}\n"
-    )
-    outputs, printed = [], []
-    for jobs in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-m", "seqattn", "compare", "config.yaml", "--plugin", "metric.py",
-             "--jobs", jobs, "--threads", "1", "--quiet", "--output-dir", jobs],
-            cwd=tmp_path, capture_output=True, text=True, check=True,
-            env={key: value for key, value in environment().items() if key != "PYTHONUNBUFFERED"},
-        )  # fmt: skip
-        printed.append(done.stdout.count("from the metric"))
-        summary = json.loads((tmp_path / jobs / "c/a/seed-1/summary.json").read_text())
-        outputs.append(summary["plugin_metrics"]["largest"])
-    assert outputs[0] == outputs[1]
-    assert printed[0] == printed[1] > 0
 
 
 def test_jobs_are_read_from_the_environment(tmp_path: Path) -> None:
@@ -265,85 +196,16 @@ def test_the_reason_for_one_process_is_shown(
     assert "standard input" in reason()
 
 
-STARTS = """
-import multiprocessing, os, signal, subprocess
-import seqattn
-
-def serve(connection):
-    connection.send(1.0)
-
-@seqattn.register_metric("starts")
-def starts(forecast, target):
-    mode = os.environ["STARTS_MODE"]
-    if mode == "exit":
-        raise SystemExit(3)
-    here, there = multiprocessing.Pipe()
-    multiprocessing.Process(target=serve, args=(there,)).start()
-    waiting = multiprocessing.Process(target=signal.pause)
-    waiting.start()
-    waiting.terminate()
-    waiting.join()
-    program = subprocess.Popen(["sleep", "60"])
-    program.terminate()
-    multiprocessing.Process(target=signal.pause, daemon=True).start()  # ends with this process
-    return here.recv() + float(mode) - waiting.exitcode - program.wait()
-"""
-
-
-def test_a_plugin_starts_processes_and_exits_as_in_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fork_server.start_fork_server()
-    monkeypatch.setenv("STARTS_MODE", "2.0")  # is newer than the fork server
-    (tmp_path / "starts.py").write_text(STARTS)
-    load_plugin(tmp_path / "starts.py")
-    which: dict[str, Any] = {"variants": SCORES[:2], "seeds": 1}
-    for job in train(runs(tmp_path / "two", "training.epochs=1", **which), 2):
-        assert job.summary["plugin_metrics"]["starts"] == 1.0 + 2.0 + 2 * signal.SIGTERM
-    monkeypatch.setenv("STARTS_MODE", "exit")
-    with pytest.raises(RuntimeError, match=r"(?s)a worker process failed:.*SystemExit: 3"):
-        train(runs(tmp_path / "exit", "training.epochs=1", **which), 2)
-
-
-def test_a_worker_has_the_settings_of_the_parent_and_no_warnings_of_configs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("ONLY_IN_THE_WORKER", "1")
-    monkeypatch.setattr(multiprocessing, "set_start_method", lambda *_, **__: None)
-    wanted = {**os.environ, "ONLY_IN_THE_PARENT": "1"}
-    del wanted["ONLY_IN_THE_WORKER"]
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    task = WorkerTask([], {}, b"", Resources(torch.device("cpu"), 1, {}), wanted, None)
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("always")
-        task.set_up_process()
-        for category in (*SILENT_WARNINGS, UserWarning):
-            warnings.warn("text", category, stacklevel=1)
-    assert [warning.category for warning in shown] == [UserWarning]
-    assert os.environ == wanted
-
-
-@pytest.mark.parametrize("workers", [0, -1, 1.0, 2.5, "2", 10**7])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        0,
+        1.0,
+        "2",
+    ],
+)
 def test_the_number_of_workers_in_python_is_checked(workers: Any, tmp_path: Path) -> None:
     for function, more in ((seqattn.compare, {}), (seqattn.train_seeds, {"seeds": 2})):
         with pytest.raises(UsageError, match="workers .*: expected"):
             function("compare/scores", output_dir=tmp_path, workers=workers, **more)
     assert not [*tmp_path.iterdir()]
-
-
-def test_the_memory_of_a_worker_includes_its_task_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = list[tuple[WorkerTask, int]]()
-
-    def start(pool: Any, task: WorkerTask, memory: int) -> None:
-        started.append((task, memory))
-        pool.stop.value = 1
-
-    monkeypatch.setattr(workers._Pool, "_start_worker", start)
-    groups = group_jobs(prepare_jobs(runs(tmp_path), resume=False))
-    pool = workers._Pool(groups, Resources(torch.device("cpu"), 1, {}), Callbacks(), 2)
-    group = groups[pool.waiting[-1]]
-    pool._start_workers()
-    ((task, memory),) = started
-    assert memory == 2 * estimate_run_memory(group[0]) + 2 * len(task.jobs)

@@ -408,22 +408,6 @@ def test_a_transformer_forecasts_no_further_than_its_positions(tmp_path: Path) -
     exporting.export(home, tmp_path / "x", steps=4)
 
 
-def test_missing_data_are_reported(
-    run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from seqattn.errors import DataError
-
-    def gone(trained: LoadedModel) -> Any:
-        raise DataError("my.csv: no such file.")
-
-    monkeypatch.setattr(exporting, "load_splits", gone)
-    lines = list[str]()
-    made = exporting.export(run, tmp_path / "x", log=lines.append)
-    assert "my.csv: no such file." in lines[0]
-    assert all("random" in row.sources for row in made.rows)
-    assert len(made.rows) == 6
-
-
 def test_the_loop_in_the_docs_runs(
     run: Path, exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,29 +75,6 @@ def cut(every: int = 1) -> Tally:
     return tally
 
 
-def swapped() -> Tally:
-    """Two tensors of one shape change places; a tensor comes from another checkpoint."""
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
-    tally = Tally()
-    with tempfile.TemporaryDirectory() as place:
-        file, _ = a_checkpoint(Path(place))
-        with safe_open(file, "pt") as opened:
-            tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-            metadata = opened.metadata()
-        names = sorted(tensors)
-        pairs = [
-            (a, b) for i, a in enumerate(names) for b in names[i + 1 :]
-            if tensors[a].shape == tensors[b].shape and not torch.equal(tensors[a], tensors[b])
-        ]  # fmt: skip
-        for a, b in pairs:
-            save_file({**tensors, a: tensors[b], b: tensors[a]}, file, metadata)
-            with tally.case(f"{a} and {b}"):
-                assert _refused(file), "it was read"
-    return tally
-
-
 class Payload:
     """A pickle of it makes a file when it is opened."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults import Tally, render_exit_codes
+from tests.faults import Tally
 from tests.faults.nursery import Nursery
 from tests.faults.processes import CONFIG, nurtured, words
 
@@ -51,62 +48,6 @@ def names(every: int = 1) -> Tally:
                 taken += done.code == 0
             shutil.rmtree(inside)
     tally.remarks.append(f"seqattn accepted {taken} of the {len(NAMES[::every])} run names.")
-    return tally
-
-
-def links(every: int = 1) -> Tally:
-    """Links and other things in the way of every file that a run writes: what they point to stays
-    as it was."""
-    tally = Tally()
-    files = (
-        "config.yaml", "environment.json", "train.log", "metrics.csv", "summary.json", ".lock",
-        "predictions.npz", "attention.npz", "checkpoints/best.safetensors",
-        "checkpoints/last.safetensors", "checkpoints/previous.safetensors", "checkpoints",
-    )  # fmt: skip
-
-    def link(path: Path, target: Path) -> None:
-        path.symlink_to(target)
-
-    def dangling(path: Path, target: Path) -> None:
-        path.symlink_to(target.with_name("made-by-a-link"))
-
-    def folder(path: Path, target: Path) -> None:
-        path.mkdir()
-        (path / "inside").write_text("kept")
-
-    def pipe(path: Path, target: Path) -> None:
-        os.mkfifo(path)
-
-    ways: tuple[Callable[[Path, Path], None], ...] = (link, dangling, folder, pipe)
-    codes: dict[int, int] = {}
-    with nurtured() as (nursery, home):
-        for name, way in [*itertools.product(files, ways)][::every]:
-            if name != "checkpoints" or way is not folder:
-                output, outside = home / "o", home / "outside"
-                shutil.copytree(home / "whole", output)
-                outside.mkdir()
-                (outside / "precious").write_text("as it was")
-                (outside / "folder").mkdir()
-                inside = output / "run" / name
-                if inside.is_dir():
-                    shutil.rmtree(inside)
-                else:
-                    inside.unlink(missing_ok=True)
-                way(inside, outside / ("folder" if name == "checkpoints" else "precious"))
-                before = _tree(outside)
-                with tally.case(f"{way.__name__} at {name}"):
-                    done = nursery.run(
-                        [*words("o"), "--resume", "--set", "training.epochs=7"], home
-                    )
-                    codes[done.code] = codes.get(done.code, 0) + 1
-                    assert done.code in (0, 2, 4, 5), f"exit code {done.code}: {done.err}"
-                    assert "Traceback" not in done.err, done.err
-                    assert _tree(outside) == before, "what the link points to has changed"
-                    if way is folder:
-                        assert (inside / "inside").read_text() == "kept"
-                shutil.rmtree(output)
-                shutil.rmtree(outside)
-    tally.remarks.append(render_exit_codes(codes))
     return tally
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,6 @@ from seqattn.experiments.verify_resume import first_difference
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
 from tests.faults import Tally
-from tests.faults.processes import nurtured, words
 
 Runs = list[tuple[Config, RunFolder]]
 SIZES = [
@@ -193,33 +191,6 @@ def killed(renames: Iterable[int], setups: Iterable[str] = tuple(SETUPS)) -> Tal
 
 SAVES = (0.0, 1000.0, 0.03)
 """Seconds between common saves: each step has one, only those of runs that end, or some have."""
-
-
-def killed_for_real(calls: Sequence[int]) -> Tally:
-    """SIGKILL at the n-th rename of four seeds, of which some stop early, then resumed."""
-    tally = Tally()
-    with nurtured() as (nursery, home):
-        more = ["--seeds", "4", "--set", "training.early_stopping={patience: 1, min_delta: 0.06}"]
-        done = nursery.run([*words("seeds"), *more], home)
-        assert done.code == 0, done.err
-        whole = [RunFolder(home / "seeds" / "run" / f"seed-{seed}") for seed in range(23, 27)]
-        lasts = {len(folder.read_metrics()) for folder in whole}
-        assert len(lasts) > 1, f"all ended after {lasts} epochs"
-        for call in calls:
-            output = f"o{call}"
-            with tally.case(f"rename {call}"):
-                done = nursery.run([*words(output), *more], home, {"kill": "rename", "call": call})
-                assert done.code == -signal.SIGKILL, f"exit code {done.code}: {done.err}"
-                tally.took(done.mib)
-                done = nursery.run([*words(output), *more, "--resume"], home)
-                assert done.code == 0, done.err
-                for one in whole:
-                    other = RunFolder(home / output / "run" / one.path.name)
-                    _, found = first_difference(one, other)
-                    found = found or _other_file(one, other, "predictions.npz")
-                    assert found is None, f"{one.path.name}: {found}"
-            shutil.rmtree(home / output, ignore_errors=True)
-    return tally
 
 
 def _saving(runs: Runs, seconds: float) -> Runs:

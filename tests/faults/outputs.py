@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tests.faults import Tally
-from tests.faults.disk import PAGE, mounted
 from tests.faults.nursery import FIRED, Ended, Nursery
 from tests.faults.processes import nurtured
 
@@ -215,37 +213,6 @@ def _where_no_file_can_be(command: Command, place: Path, ending: str, expected: 
         assert done.code in (2, 5), f"{path.name[:20]}: exit code {done.code}: {done.err}"
         assert done.err.strip(), "no reason is given"
     assert (folder / "kept").read_bytes() == (place / "file").read_bytes() == OLD
-
-
-def full_disk(pages: Sequence[int] = range(1, 13), names: Sequence[str] = ALL) -> Tally:
-    """Every output over an older file where only so many pages are free: the older one or the new
-    one is there whole, and the exit code says which."""
-    tally, codes = Tally(), dict[int, int]()
-    with _home() as (nursery, home):
-        disk = home / "disk"
-        disk.mkdir()
-        for name in names:
-            expected = _expected(nursery, home, name, tally)
-            for free in pages:
-                if not mounted(disk, (free + 1) * PAGE):
-                    tally.skip("mounting needs root")
-                    continue
-                file = disk / f"output{COMMANDS[name][1]}"
-                file.write_bytes(OLD)
-                try:
-                    with tally.case(f"{name}, {free} pages"):
-                        done = _run(nursery, home, name, file, tally)
-                        codes[done.code] = codes.get(done.code, 0) + 1
-                        _one_of_both(done, file, expected)
-                        assert done.code == 0 or "No space left" in done.err, done.err
-                        assert not _parts(disk), "a part was left behind"
-                finally:
-                    subprocess.run(["umount", str(disk)], check=True)
-    tally.remarks.append(
-        f"Of {sum(codes.values())} commands, {codes.get(5, 0)} ended with exit code 5, and"
-        f" {codes.get(0, 0)} had enough disk space."
-    )
-    return tally
 
 
 def _one_of_both(done: Ended, file: Path, expected: bytes) -> None:

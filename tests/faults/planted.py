@@ -114,12 +114,6 @@ def _deaf() -> None:
     _everywhere("defer_stop_signals", ignore_signals)
 
 
-def _follows_links() -> None:
-    """The log is written through a link."""
-    _import_all()
-    _everywhere("open_to_append", lambda path: path.open("a", encoding="utf-8"))
-
-
 def _unchecked() -> None:
     """An output may replace what a command reads."""
     import seqattn.runs.storage  # noqa: F401

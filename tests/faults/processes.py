@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -23,10 +21,10 @@ from seqattn.experiments.verify_resume import first_difference
 from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import VERSION
 from seqattn.runs.checksummed import load_checksummed
-from seqattn.training import load_model, save_state
+from seqattn.training import load_model
 from tests.conftest import ROOT, tree
 from tests.faults import Tally, render_exit_codes
-from tests.faults.nursery import FIRED, SIGNALS, Ended, Nursery
+from tests.faults.nursery import FIRED, SIGNALS, Nursery
 
 # Dropout, sampling and coins by the element draw from every stream; a plateau and early stopping
 # look back; every step is saved.
@@ -434,41 +432,6 @@ def _files(place: Path) -> dict[str, bytes]:
             if not name.endswith((".lock", ".part"))}  # fmt: skip
 
 
-PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1
-
-
-def save_once() -> None:
-    """Wait for a tracer, then save the state after so many epochs: the arguments of the process."""
-    home = Path(sys.argv[1])
-    state, config, spec = one_state(int(sys.argv[2]))
-    # Where Yama is, only ancestors may trace without leave; elsewhere the call fails, and need not
-    # succeed.
-    ctypes.CDLL(None).prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0)
-    os.kill(os.getpid(), signal.SIGSTOP)
-    os.access("/begin-marker", 0)
-    save_state(
-        home / "last.safetensors", state, config, spec, backup_path=home / "previous.safetensors"
-    )
-    os.access("/end-marker", 0)
-
-
-def _traced(child: int, log: Path | str, calls: str, *options: str) -> bool:
-    """Let strace follow a process that has stopped itself, and let it go on; False: it may not."""
-    status = Path(f"/proc/{child}/status")
-    while not (state := re.search(r"^State:\s+([TZ])", status.read_text(), re.MULTILINE)):
-        time.sleep(0.002)
-    if state[1] == "Z":  # it failed before it stopped, which its exit code tells
-        return False
-    words = ["strace", "-f", "-o", str(log), "-e", f"trace={calls}", *options, "-p", str(child)]
-    tracer = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-    while tracer.poll() is None and "TracerPid:\t0\n" in status.read_text():
-        time.sleep(0.002)
-    follows = tracer.poll() is None
-    os.kill(child, signal.SIGCONT)
-    tracer.wait()
-    return follows
-
-
 def one_state(steps: int) -> tuple[Any, Any, Any]:
     """A training's state after some epochs, with its config and spec."""
     import torch
@@ -489,76 +452,3 @@ def one_state(steps: int) -> tuple[Any, Any, Any]:
     (trained,) = train_models([run])
     assert trained.state is not None
     return trained.state, config.config, spec
-
-
-def killed_at_each_system_call(only: Sequence[str] = ()) -> Tally:
-    """One save over two older ones, killed at each system call it makes: what is there after it is
-    whole, and one of the two newest."""
-    tally = Tally()
-    if shutil.which("strace") is None:
-        tally.skip("there is no strace")
-        return tally
-    with tempfile.TemporaryDirectory() as place, nurtured() as (nursery, _):
-        home = Path(place)
-
-        def save(log: str, calls: str, *options: str) -> tuple[bool, Ended]:
-            """The third epoch: whether strace followed it, and how it ended."""
-            plan = {"function": f"{__name__}:save_once"}
-            child = nursery.start([str(home), "3"], home, plan)
-            return _traced(child, log, calls, *options), nursery.wait(child)
-
-        def fresh() -> None:
-            for path in home.glob("*.safetensors"):
-                path.unlink()
-            for path in home.glob(".*.part"):
-                path.unlink()
-            for epochs, name in ((1, "previous"), (2, "last")):
-                shutil.copy(home / f"{epochs}.kept", home / f"{name}.safetensors")
-
-        for epochs in (1, 2):
-            save_state(home / f"{epochs}.kept", *one_state(epochs))
-        fresh()
-        log = home / "trace"
-        followed, done = save(str(log), ",".join(("access", *only)) if only else "all")
-        assert done.code == 0, done.err
-        if not followed:
-            tally.skip("strace may not trace here")
-            return tally
-        calls = _calls_between_markers(log.read_text())
-        assert len(calls) >= max(1, len(only)), calls
-        for name, ordinal in [call for call in calls if not only or call[0] in only]:
-            fresh()
-            with tally.case(f"{name} {ordinal}"):
-                _, done = save("/dev/null", name, f"--inject={name}:signal=SIGKILL:when={ordinal}")
-                assert done.code == -signal.SIGKILL, f"it was not killed: {done.code}"
-                whole = []
-                for file in ("last", "previous"):
-                    if (home / f"{file}.safetensors").exists():
-                        metadata, _ = load_checksummed(home / f"{file}.safetensors", VERSION)
-                        whole.append(metadata["epoch"])
-                assert whole, "no checkpoint is left"
-                assert max(whole) >= 2, f"only epoch {max(whole)} is left"
-                assert len(whole) == 2, "only one checkpoint is left"
-        tally.remarks.append(
-            f"A save makes these system calls: {', '.join(name for name, _ in calls)}."
-        )
-    return tally
-
-
-def _calls_between_markers(log: str) -> list[tuple[str, int]]:
-    """Names of the system calls of the save, each with which of its name it is in the process."""
-    counts: dict[str, int] = {}
-    found, inside = list[tuple[str, int]](), False
-    for line in log.splitlines():
-        match = re.match(r"^(?:\d+\s+)?(\w+)\(", line)
-        if match is None:
-            continue
-        name = match.group(1)
-        counts[name] = counts.get(name, 0) + 1
-        if 'access("/begin-marker"' in line:
-            inside = True
-        elif 'access("/end-marker"' in line:
-            return found
-        elif inside:
-            found.append((name, counts[name]))
-    raise AssertionError("the save was not seen")

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tests.faults import Tally
 
@@ -111,124 +107,6 @@ def stopped_at(steps: Iterable[int] | None = None) -> Tally:
                 difference = same(whole, parted)
                 assert difference is None, f"{difference} differs"
     return tally
-
-
-LEFT_OUT = (
-    "weights", "exp_avg", "exp_avg_sq", "step count", "best weights", "best epoch", "history",
-    "epoch", "step", "loss sum", "points", "coins", "order", "dropout", "sampling", "schedule",
-    "early stopping",
-)  # fmt: skip
-
-
-def left_out(items: Iterable[str] = LEFT_OUT) -> Tally:
-    """One item of a state is not restored: the oracle must notice, or it shows nothing."""
-    tally = Tally()
-    with tempfile.TemporaryDirectory() as place:
-        # A training that is at its best after four epochs, whose learning rate falls from the sixth
-        # on, and which early stopping ends after eight: there, what looks back makes a difference.
-        early_stopping_sets = [
-            *SETS[:-1], "training.early_stopping.patience=4", "training.epochs=14",
-            "training.learning_rate=0.1",
-        ]  # fmt: skip
-        wholes = {}
-        for name in items:
-            late = name in ("best weights", "best epoch", "schedule", "early stopping")
-            at = 253 if late else 93  # in the middle of an epoch of 40 steps
-            with tally.case(name):
-                bench = Bench(Path(place), early_stopping_sets if late else SETS)
-                if late not in wholes:
-                    wholes[late] = bench.train(f"whole-{late}")
-                whole = wholes[late]
-                bench.train("parted", stop_after=at)
-                with _forgetting(name):
-                    parted = bench.train("parted", resume=True)
-                assert same(whole, parted) is not None, "the oracle saw nothing"
-                bench.train("parted", stop_after=at)
-                assert same(whole, bench.train("parted", resume=True)) is None, "unrelated"
-    return tally
-
-
-@contextmanager
-def _forgetting(name: str) -> Any:
-    """Restores everything but one item."""
-    from seqattn.training import RunProgress, batches, learner
-
-    real = RunProgress.__post_init__
-
-    def zeroed(kept: dict[str, dict[str, Tensor]], key: str) -> dict[str, dict[str, Tensor]]:
-        return {
-            parameter: {k: torch.zeros_like(v) if k == key else v for k, v in found.items()}
-            for parameter, found in kept.items()
-        }
-
-    def begin(run: RunProgress) -> None:
-        state = run.state
-        if state is None:
-            pass
-        elif name == "weights":
-            state.weights = {key: torch.zeros_like(v) for key, v in state.weights.items()}
-        elif name in ("exp_avg", "exp_avg_sq"):
-            state.buffers = zeroed(state.buffers, name)
-        elif name == "step count":
-            state.buffers = zeroed(state.buffers, "step")
-        elif name == "best weights":
-            state.best_weights = dict(state.weights)
-        elif name == "best epoch":
-            state.best_epoch = 1 if state.best_epoch != 1 else 2
-        elif name == "history":
-            state.history = [
-                type(record)(**{**vars(record), "validation_loss": record.validation_loss + 1})
-                for record in state.history
-            ]
-        elif name == "epoch":
-            state.epoch -= 1
-            state.history = state.history[:-1]
-            state.best_epoch = min(state.best_epoch, len(state.history))
-        elif name == "step":
-            state.step = 0
-        elif name == "loss sum":
-            state.loss_sum = 0.0
-        elif name == "points":
-            state.loss_count = 1
-        real(run)
-
-    def other(stream: str) -> Callable[..., Any]:
-        """Draws that begin again instead of being a function of the position."""
-
-        def of(places: Any, wanted: str) -> Any:
-            from seqattn.rng import rngs_for
-
-            moved = [(seed + (wanted == stream), position) for seed, position in places]
-            return rngs_for(moved, wanted)  # type: ignore[arg-type]
-
-        return of
-
-    patches = [mock.patch.object(RunProgress, "__post_init__", begin)]
-    if name == "coins":
-        patches.append(mock.patch.object(learner, "rngs_for", other("coins")))
-    elif name == "order":
-        patches.append(mock.patch.object(batches, "rngs_for", other("shuffle")))
-    elif name in ("dropout", "sampling"):
-        patches.append(mock.patch.object(learner, "rngs_for", other(name)))
-    elif name == "schedule":
-        rate = learner.LearningRate
-        patches.append(
-            mock.patch.object(learner, "LearningRate", lambda config, losses: rate(config, []))
-        )
-    elif name == "early stopping":
-        patience = learner.build_early_stopper
-        patches.append(
-            mock.patch.object(
-                learner, "build_early_stopper", lambda config, losses: patience(config, [])
-            )
-        )
-    for patch in patches:
-        patch.start()
-    try:
-        yield
-    finally:
-        for patch in patches:
-            patch.stop()
 
 
 def many_steps(steps: int = 20_000) -> Tally:

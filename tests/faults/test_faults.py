@@ -9,13 +9,11 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seqattn.errors import SeqattnError
 from tests.faults import (
     NoticedError,
     Tally,
@@ -44,28 +42,22 @@ SHORT: dict[str, Callable[[], Tally]] = {
     "failing calls": lambda: processes.failing([99]),
     "restarted": lambda: processes.restarted({"open": [2], "rename": [2, 7]}),
     "overwritten": lambda: processes.overwritten({("fail", "write"): [3], ("kill", "unlink"): [9]}),
-    "killed at a system call": lambda: processes.killed_at_each_system_call(("link",)),
     "disk full": lambda: disk.full(30, step=14),
     "stopped at a step": lambda: states.stopped_at((1, 41, 117)),
     # Every setup: tests/walks/test_groups.py.
     "groups stopped": lambda: groups.stopped((10,), ("plateau",)),
     "groups killed": lambda: groups.killed((2, 9, 10), ("diverging",)),
-    "groups killed for real": lambda: groups.killed_for_real((50,)),
-    "left out": lambda: states.left_out(("exp_avg", "coins", "order", "best weights")),
     "many steps": lambda: states.many_steps(800),
     "environments": lambda: environment.environments(every=18),
     "closed": lambda: environment.closed(every=8),
     "names": lambda: folders.names(every=9),
-    "links": lambda: folders.links(every=10),
     "permissions": lambda: folders.permissions(most=1),
     "outputs onto inputs": lambda: outputs.onto_inputs(("sample",)),
     "outputs into special files": lambda: outputs.special(("schema",)),
-    "outputs on a full disk": lambda: outputs.full_disk((1, 12), ("schema",)),
     "outputs, failing calls": lambda: outputs.failing(("schema",)),
     "outputs killed": lambda: outputs.killed(("schema",)),
     "flipped": lambda: files.flipped(300),
     "cut": lambda: files.cut(every=40),
-    "swapped": files.swapped,
     "payloads": files.payloads,
     "misspelt": configs.misspelt,
     "wrong types": lambda: configs.wrong_types(every=12),
@@ -97,19 +89,16 @@ def test_a_fault(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("mistake", "fault"),
     [
-        ("in_place", lambda: processes.killed_at_each_system_call(("write",))),
         ("in_place", lambda: processes.killed(60)),
         ("silent", lambda: processes.failing([3])),
         ("silent", lambda: disk.full(6, step=5)),
         ("deaf", lambda: processes.stop_signals(1)),
         ("clears", lambda: processes.overwritten({("kill", "write"): [4]})),
         ("no_lock", lambda: processes.two_at_once(3)),
-        ("follows_links", lambda: folders.links(every=8)),
         ("colours", lambda: environment.environments(every=17)),
         ("hangs_up", lambda: environment.closed(every=8)),
         ("unchecked", lambda: outputs.onto_inputs(("sample",))),
         ("replaces", lambda: outputs.special(("schema",))),
-        ("half", lambda: outputs.full_disk((1,), ("schema",))),
         ("half", lambda: outputs.failing(("schema",))),
         ("half", lambda: outputs.killed(("schema",))),
     ],
@@ -180,7 +169,6 @@ def test_mistakes_in_this_process_are_noticed(
     with monkeypatch.context() as patch:
         patch.setattr(checksummed, "_check_checksum", passes)
         noticed(lambda: files.flipped(200))
-        noticed(files.swapped)
     with monkeypatch.context() as patch:
         real, found = checkpoint_file.load_checksummed, list[Any]()
 
@@ -207,69 +195,3 @@ def test_mistakes_in_this_process_are_noticed(
         patch.setattr(Tally, "planted", True)
         with pytest.raises(NoticedError, match="it was run"):
             files.payloads()
-
-
-@pytest.mark.parametrize("mistake", ["rows", "stand-ins", "ended"])
-def test_groups_that_are_others_are_noticed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from seqattn.experiments import grouping
-    from seqattn.training import learner
-
-    if mistake == "rows":  # only those that go on have one
-        monkeypatch.setattr(learner, "assign_rows", list)
-        noticed(lambda: groups.stopped((4,), ("epochs",)))
-    elif mistake == "stand-ins":  # rows that have ended decide
-        plan_epoch = learner.Learner.plan_epoch
-
-        def of_all_rows(self: Any, state: Any) -> Any:
-            ended = [row.ending for row in state.progress]
-            for row in state.progress:
-                row.ending = None
-            plan = plan_epoch(self, state)
-            for row, before in zip(state.progress, ended, strict=True):
-                row.ending = before
-            # A row that nobody has any more never had a rate.
-            rates = [
-                0.0 if row.ending and not row.history else rate
-                for row, rate in zip(state.progress, plan.learning_rates, strict=True)
-            ]
-            return replace(plan, learning_rates=rates)
-
-        monkeypatch.setattr(learner.Learner, "plan_epoch", of_all_rows)
-        noticed(lambda: groups.stopped((10,), ("early stopping",)))
-    else:  # runs that ended since the others were saved stay ended
-        states_by_position = grouping._states_by_position
-
-        def of_last_only(job: Any, with_previous: bool) -> Any:
-            return states_by_position(job, with_previous=False)
-
-        monkeypatch.setattr(grouping, "_states_by_position", of_last_only)
-        noticed(lambda: groups.killed((2, 9), ("diverging", "plateau")))
-
-
-def test_a_reader_that_crashes_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    real = readers.reader_of
-
-    def crashes(name: str) -> Callable[[Path], Any]:
-        def read(path: Path) -> Any:
-            try:
-                return real(name)(path)
-            except SeqattnError as error:
-                raise KeyError from error
-
-        return read
-
-    monkeypatch.setattr(readers, "reader_of", crashes)
-    assert readers.fuzz(0.3, 0, tmp_path).failures
-
-
-def test_growth_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from seqattn.training import loop
-
-    real, kept = loop.train_step, list[Any]()
-
-    def hoards(*args: Any) -> None:
-        kept.append(bytes(100_000))
-        real(*args)
-
-    monkeypatch.setattr(loop, "train_step", hoards)
-    assert states.many_steps(800).failures

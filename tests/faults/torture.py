@@ -89,11 +89,6 @@ FAULTS: dict[str, Fault] = {
         "The command ends with exit code 130 or 143 within one second.",
         lambda: processes.stop_signals_at_once(100),
     ),
-    "system_calls": Fault(
-        "The process is killed at each system call of a save.",
-        "Two complete checkpoints exist.",
-        processes.killed_at_each_system_call,
-    ),
     "importing": Fault(
         "SIGINT or SIGTERM arrives while the command imports its modules (100 times each).",
         "The command ends with exit code 130 or 143 within one second and writes no checkpoint.",
@@ -162,16 +157,6 @@ FAULTS: dict[str, Fault] = {
         "Weights, metrics and results are the same as without the fault.",
         lambda: groups.killed(range(1, 61)),
     ),
-    "groups_killed_for_real": Fault(
-        "SIGKILL arrives at the n-th rename of four seeds, some of which stop early.",
-        "Weights, metrics and forecasts are the same as without the fault.",
-        lambda: groups.killed_for_real(range(13, 103, 3)),
-    ),
-    "left_out": Fault(
-        "One item of the state is deliberately not restored.",
-        "The check of resumed training runs detects the missing item.",
-        states.left_out,
-    ),
     "many_steps": Fault(
         "A training run takes 20,000 steps.",
         "Neither the memory nor the number of open files of the process grows.",
@@ -193,11 +178,6 @@ FAULTS: dict[str, Fault] = {
         "The training run finishes, and the output has no colours with NO_COLOR.",
         environment.terminals,
     ),
-    "links": Fault(
-        "Links, folders and pipes replace each file of a run.",
-        "Nothing outside the run folder is changed, and the command does not block.",
-        folders.links,
-    ),
     "names": Fault(
         "Run names contain paths that would leave the output folder, or characters with a"
         " meaning to a shell or a terminal.",
@@ -216,12 +196,6 @@ FAULTS: dict[str, Fault] = {
         "Links and pipes remain. Either the content is the same as in an ordinary file, or"
         " the command ends with exit code 5.",
         outputs.special,
-    ),
-    "outputs_full_disk": Fault(
-        "Each output replaces an older file on a disk with 1 to 12 free pages of 4 KiB.",
-        "Either the command ends with exit code 5 and the older file remains, or it ends with"
-        " exit code 0 and the new file is complete.",
-        outputs.full_disk,
     ),
     "outputs_failing": Fault(
         "The n-th write, fsync or rename of each output fails with EIO, for every n.",
@@ -249,11 +223,6 @@ FAULTS: dict[str, Fault] = {
         " rest.",
         "seqattn rejects the checkpoint.",
         files.cut,
-    ),
-    "swapped": Fault(
-        "Two tensors of the same shape are swapped in a checkpoint.",
-        "seqattn rejects the checkpoint.",
-        files.swapped,
     ),
     "payloads": Fault(
         "Each file that seqattn reads is replaced by a pickle of the same name, a file with a"

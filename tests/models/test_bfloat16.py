@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -11,16 +10,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from seqattn.config import Recurrent
-from seqattn.experiments.contract.case import FEATURES, LENGTHS, ContractCase, N, S, T
+from seqattn.experiments.contract.case import FEATURES, LENGTHS, ContractCase, T
 from seqattn.models import Seq2SeqModel, build_model
 from seqattn.models.attention import LocalWindow, LocationShiftAddressing, softmax, sparsemax
 from seqattn.models.attention.location_based import valid_lengths
 from seqattn.models.layers import init_parameters
 from seqattn.models.transformer import SinusoidalPositionalEncoding
-from seqattn.training.batches import Batch
 from seqattn.training.learner import StepRNG
-from seqattn.training.objective import AutogradLoss
-from seqattn.training.state import StackedParams
 from tests.project.test_contract import ALLOWED, OTHERS, name_of, validated
 
 PRODUCTS = {"linear", "bmm", "baddbmm", "matmul", "__matmul__", "scaled_dot_product_attention"}
@@ -72,29 +68,6 @@ def test_nothing_but_products_is_rounded(config: dict[str, Any]) -> None:
     assert free.values.dtype == forced.values.dtype == torch.float32
     for shown in (*free.attention, *forced.attention):
         assert shown.weights.dtype == torch.float32
-
-
-@pytest.mark.parametrize("config", sampled()[::8], ids=name_of)
-def test_nothing_but_products_of_many_runs_is_rounded(config: dict[str, Any]) -> None:
-    """Loss and gradient of a step of two runs, and that of a run alone is the same."""
-    numbers = torch.Generator().manual_seed(3)
-    source = torch.randn(2, N, S, FEATURES.source_dim, generator=numbers)
-    target = torch.randn(2, N, T, FEATURES.target_dim, generator=numbers)
-    lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
-    forced_steps = torch.ones(T, dtype=torch.bool)
-    models = [model_of(config, seed) for seed in (4, 9)]
-    stack = StackedParams(copy.deepcopy(models))
-    objective = AutogradLoss(stack.model, stack, bfloat16=True)
-    with Rounded() as rounded:
-        losses = objective.loss(Batch(source, target, lengths), forced_steps)
-    assert rounded.functions
-    assert rounded.functions <= PRODUCTS
-    objective.value_and_grad(Batch(source, target, lengths), forced_steps)
-    assert stack.gradient.isfinite().all()
-    alone = StackedParams([models[1]])
-    batch = Batch(source[1], target[1], lengths[1])
-    loss = AutogradLoss(alone.model, alone, bfloat16=True).loss(batch, forced_steps)
-    torch.testing.assert_close(losses[1], loss, rtol=0.02, atol=0)
 
 
 # --- long sequences -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Config, Recurrent
-from seqattn.models import ModelOutput, RecurrentModel, Seq2SeqModel, build_model, layers
+from seqattn.models import ModelOutput, Seq2SeqModel, build_model, layers
 from tests.conftest import F, H, K, N, S, T
 from tests.models.test_attention import close
 
@@ -49,16 +49,9 @@ def sequences(seed: int = 1, steps: int = T) -> tuple[Tensor, Tensor]:
     return source, torch.randn(N, steps, F, generator=numbers, dtype=torch.float64)
 
 
-def random_mask(*shape: int, prob: float = 0.5, seed: int = 4) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed)) < prob
-
-
 def weights_of(forecast: ModelOutput) -> Tensor:
     (only,) = forecast.attention
     return only.weights.squeeze(-3)
-
-
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 
 
 def notebook_model(golden: Golden) -> Seq2SeqModel:
@@ -105,150 +98,6 @@ def test_a_projection_that_is_not_used_is_not_created() -> None:
     # The notebook always makes the value projection (6 numbers), and counts it among its 100.
     model = build_model(config({"score": "scaled_dot"}, "output", hidden=2), 2, 0)
     assert sum(p.numel() for p in model.parameters()) == 94
-
-
-@every_kind
-def test_padding_and_batch_mates_change_no_output(kind: Any) -> None:
-    """Each sequence alone and unpadded, against all together with padding full of NaN."""
-    model = model_of(kind)
-    source, target = sequences()
-    padded = torch.cat([source, torch.zeros(N, 2, F, dtype=torch.float64)], dim=1)
-    keep = torch.arange(S + 2) < LENGTHS[:, None]
-    padded = padded.masked_fill(~keep.unsqueeze(-1), float("nan"))
-    forced = random_mask(N, T)
-    together = model(padded, target, source_lengths=LENGTHS, teacher_forcing=forced)
-    running = model.forecast(padded, T, source_lengths=LENGTHS)
-    for n in range(N):
-        length = int(LENGTHS[n])
-        own, truth = source[n : n + 1, :length], target[n : n + 1]
-        alone = model(own, truth, source_lengths=None, teacher_forcing=forced[n : n + 1])
-        torch.testing.assert_close(together.values[n : n + 1], alone.values, atol=1e-12, rtol=0)
-        free = model.forecast(own, T)
-        torch.testing.assert_close(running.values[n : n + 1], free.values, atol=1e-12, rtol=0)
-        if kind[0] is not None:
-            for many, single in ((together, alone), (running, free)):
-                weights = weights_of(many)[n : n + 1]
-                expected = weights_of(single)
-                torch.testing.assert_close(weights[..., :length], expected, atol=1e-12, rtol=0)
-                assert (weights[..., length:] == 0).all()
-
-
-@every_kind
-def test_padding_gets_no_gradient(kind: Any) -> None:
-    model = model_of(kind)
-    source, target = sequences()
-    source.requires_grad_()
-    output = model(source, target, source_lengths=LENGTHS, teacher_forcing=random_mask(T)).values
-    (output * torch.randn_like(output)).sum().backward()
-    keep = torch.arange(S) < LENGTHS[:, None]
-    assert source.grad is not None
-    assert (source.grad[~keep] == 0).all()
-
-
-@every_kind
-def test_step_by_step_equals_all_at_once(kind: Any) -> None:
-    model = model_of(kind)
-    assert isinstance(model, RecurrentModel)
-    source, target = sequences()
-    always = torch.ones(T, dtype=torch.bool)
-    at_once = model(source, target, source_lengths=LENGTHS, teacher_forcing=always)
-    start = model.encode(source, LENGTHS)
-    x, state = start.start_token, start.state
-    for t in range(T):
-        output, attended, state = model.step(x, state, start.memory)
-        torch.testing.assert_close(at_once.values[:, [t]], output, atol=1e-12, rtol=0)
-        if attended is not None:
-            found = (
-                attended.weights if attended.weights.dim() == 4 else attended.weights.unsqueeze(1)
-            )
-            maps = at_once.attention[0].weights[..., [t], :]
-            torch.testing.assert_close(maps, found, atol=1e-12, rtol=0)
-        x = target[:, t]
-
-
-@every_kind
-def test_no_teacher_forcing_equals_free_running(kind: Any) -> None:
-    model = model_of(kind)
-    source, target = sequences()
-    never = torch.zeros(N, T, dtype=torch.bool)
-    output = model(source, target, source_lengths=LENGTHS, teacher_forcing=never)
-    free = model.forecast(source, T, source_lengths=LENGTHS)
-    torch.testing.assert_close(output.values, free.values, atol=1e-12, rtol=0)
-
-
-@every_kind
-@pytest.mark.parametrize("shape", [(T,), (N, 1), (N, T)], ids=["step", "sequence", "element"])
-def test_each_step_gets_its_own_input(kind: Any, shape: tuple[int, ...]) -> None:
-    """A loop over single steps, against the segments of `forward`."""
-    model = model_of(kind)
-    assert isinstance(model, RecurrentModel)
-    source, target = sequences()
-    forced = random_mask(*shape)
-    found = model(source, target, source_lengths=None, teacher_forcing=forced)
-    each = forced.expand(N, T)
-    assert each.any()
-    assert not each.all()
-    start = model.encode(source, None)
-    x, state = start.start_token, start.state
-    for t in range(T):
-        output, _, state = model.step(x, state, start.memory)
-        output = output.squeeze(-2)
-        torch.testing.assert_close(found.values[:, t], output, atol=1e-12, rtol=0)
-        if t + 1 < T:
-            x = torch.where(each[:, t + 1, None], target[:, t], output)
-
-
-@every_kind
-def test_run_k_of_many_equals_the_run_alone(kind: Any) -> None:
-    """Weights with a leading axis of runs: one forward and backward pass is each run's own."""
-    models = [model_of(kind, seed) for seed in range(2)]
-    names = [name for name, _ in models[0].named_parameters()]
-    stacked = {
-        name: torch.stack([dict(m.named_parameters())[name].detach() for m in models])
-        for name in names
-    }
-    for tensor in stacked.values():
-        tensor.requires_grad_()
-    parts = [sequences(seed) for seed in (1, 2)]
-    source, target = (torch.stack(both) for both in zip(*parts, strict=True))
-    forced, upstream = random_mask(2, N, T), torch.randn(2, N, T, F, dtype=torch.float64)
-    lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
-    both = torch.func.functional_call(
-        models[0], stacked, (source, target),
-        {"source_lengths": lengths, "teacher_forcing": forced},
-    )  # fmt: skip
-    (both.values * upstream).sum().backward()
-    for k, model in enumerate(models):
-        alone = model(source[k], target[k], source_lengths=lengths[k], teacher_forcing=forced[k])
-        torch.testing.assert_close(both.values[k], alone.values, atol=1e-12, rtol=0)
-        (alone.values * upstream[k]).sum().backward()
-        for name, parameter in model.named_parameters():
-            grad, own = stacked[name].grad, parameter.grad
-            if own is not None:
-                assert grad is not None
-                torch.testing.assert_close(grad[k], own, atol=1e-10, rtol=0)
-
-
-@every_kind
-def test_a_forecast_never_sees_a_target_and_carries_its_weights(kind: Any) -> None:
-    model = model_of(kind)
-    source, _ = sequences()
-    forecast = model.forecast(source, 2, source_lengths=LENGTHS)
-    assert forecast.values.shape == (N, 2, F)
-    if kind[0] is None:
-        assert forecast.attention == ()
-        return
-    (attention_map,) = forecast.attention
-    assert attention_map.weights.shape == (N, 1, 2, S)
-    assert (attention_map.kind, attention_map.meaning, attention_map.layer) == (
-        "cross",
-        "distribution",
-        0,
-    )
-    torch.testing.assert_close(
-        attention_map.weights.sum(-1), torch.ones(N, 1, 2, dtype=torch.float64)
-    )
-    assert (attention_map.weights >= 0).all()
 
 
 def test_the_same_seed_shares_what_two_models_share() -> None:

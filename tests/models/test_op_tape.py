@@ -101,11 +101,6 @@ def test_records_end_at_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tape.programs) == 2
 
 
-def test_runs_lie_where_they_are_asked_for() -> None:
-    assert tape_of(True).new(T, R, N, runs=1).stride() == (N * R, 1, R)
-    assert tape_of(False).new(T, R, N, runs=1).stride() == (R * N, N, 1)
-
-
 # --- products -------------------------------------------------------------------------------------
 
 

@@ -46,14 +46,3 @@ def test_the_default_is_what_it_was() -> None:
     ]
     assert supports(default)
     assert not supports(tanh)
-
-
-def test_input_feeding_has_the_tanh_readout() -> None:
-    with_input_feeding, both = (
-        model_of(input_feeding=True),
-        model_of(input_feeding=True, readout="tanh"),
-    )
-    assert {k: v.shape for k, v in with_input_feeding.state_dict().items()} == {
-        k: v.shape for k, v in both.state_dict().items()
-    }
-    assert with_input_feeding.combine is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from seqattn.models.attention import (
 from seqattn.models.fast_weights import MatrixMemory, StateMemory
 from seqattn.models.layers import init_parameters
 from tests.conftest import ROOT
-from tests.models import numpy_reference
 from tests.models.numpy_reference import (
     Array,
     Gradients,
@@ -278,32 +276,6 @@ def named(gradients: Gradients) -> dict[str, Array]:
 EVERYWHERE = [(score, name) for score in SCORES for name in SITUATIONS]
 
 
-@pytest.mark.parametrize(("score", "name"), EVERYWHERE)
-def test_against_finite_differences(score: ScoreName, name: str) -> None:
-    inputs, options, doutput = situation(name)
-    weights = weights_of(score)
-    everything = inputs | weights
-
-    def loss() -> float:
-        output, _ = attention_forward(**inputs, weights=weights, score=score, **options)
-        return float((output * doutput).sum())
-
-    _, cache = attention_forward(**inputs, weights=weights, score=score, **options)
-    found = named(attention_backward(doutput, cache))
-    assert set(found) == set(everything)
-    step = 1e-6
-    for key, array in everything.items():
-        slopes = np.zeros_like(array)
-        for place in np.ndindex(*array.shape):
-            kept = array[place]
-            array[place] = kept + step
-            above = loss()
-            array[place] = kept - step
-            slopes[place] = (above - loss()) / (2 * step)
-            array[place] = kept
-        np.testing.assert_allclose(found[key], slopes, atol=2e-7, err_msg=key)
-
-
 def in_torch(
     tensors: dict[str, torch.Tensor], score: ScoreName, keep: Any, causal: bool
 ) -> torch.Tensor:
@@ -397,56 +369,3 @@ def test_the_projects_attention_against_the_referee(which: int, masked: bool) ->
 
 
 # --- rules ----------------------------------------------------------------------------------------
-
-
-def test_softmax_of_large_scores_and_of_nothing() -> None:
-    scores = np.array([[1e4, 1e4 - math.log(3)]])
-    assert softmax_forward(scores)[0][0].tolist() == pytest.approx([0.75, 0.25])
-    keep = np.array([[True, False], [False, False]])
-    with pytest.raises(ValueError, match="nothing to attend to"):
-        softmax_forward(np.zeros((2, 2)), keep)
-    x = np.ones((2, T, Q))
-    with pytest.raises(ValueError, match="share their leading axes"):
-        attention_forward(x, np.ones((3, S, C)), np.ones((3, S, V)), weights_of("general"))
-
-
-def test_masked_keys_have_no_say() -> None:
-    inputs, options, doutput = situation("partly masked")
-    weights = weights_of("additive")
-    output, cache = attention_forward(**inputs, weights=weights, score="additive", **options)
-    assert (cache[0][0, :, 2:] == 0).all()
-    gradients = attention_backward(doutput, cache)
-    assert (gradients.key[0, 2:] == 0).all()
-    assert (gradients.value[0, 2:] == 0).all()
-    inputs["key"][0, 2:] = inputs["value"][0, 2:] = 1e3
-    again, _ = attention_forward(**inputs, weights=weights, score="additive", **options)
-    assert np.array_equal(again, output)
-
-
-@pytest.mark.parametrize("score", SCORES)
-def test_glorots_limits_are_of_each_matrix_itself(score: ScoreName) -> None:
-    drawn = glorot_weights(score, query=90, key=70, value=50, width=30, output=800, seed=1)
-    widths = {
-        "W_Q": (90, 30), "W_K": (70, 30), "W_V": (50, 800), "U": (70, 30), "v": (30, 1),
-        "W": (90, 70) if score == "general" else (90, 30), "b": (30, 0),
-    }  # fmt: skip
-    for name, array in drawn.items():
-        inputs, outputs = widths[name]
-        assert array.shape == ((inputs,) if outputs < 2 else (inputs, outputs))
-        if name == "b":
-            assert (array == 0).all()
-            continue
-        limit = math.sqrt(6 / (inputs + outputs))
-        assert np.abs(array).max() <= limit
-        assert np.abs(array).max() > 0.9 * limit
-    assert "W_V" not in glorot_weights(score, query=2, key=2, value=2, width=2, output=None, seed=1)
-
-
-def test_the_referee_knows_numpy_only() -> None:
-    tree = ast.parse((ROOT / "tests/models/numpy_reference.py").read_text())
-    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    plain = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-    assert modules | plain == {
-        "__future__", "collections.abc", "dataclasses", "typing", "numpy", "numpy.typing",
-    }  # fmt: skip
-    assert numpy_reference.__doc__ is not None

@@ -199,12 +199,6 @@ def test_other_lengths_are_refused_and_padding_beyond_the_window_is_not(name: st
         model.forecast(source, T + 1)
 
 
-def test_it_needs_to_know_the_lengths() -> None:
-    config: Model = TypeAdapter(Model).validate_python({"skip": "linear"})
-    with pytest.raises(ValueError, match="needs the lengths"):
-        build_model(config, 2, 1)
-
-
 def test_memory_and_parameters_count_the_map() -> None:
     without, with_skip = (
         resolve(None, [f"model.skip={skip}", "data.source_length=3"]).config
@@ -234,13 +228,6 @@ def test_sequences_of_several_lengths_are_refused_before_training(
         train_one(resolve(None, [*SMALL, *sets]).config, tmp_path, plots=False)
     assert words in str(caught.value)
     assert not list(tmp_path.iterdir())
-
-
-def test_own_files_of_several_lengths_are_refused(tmp_path: Path) -> None:
-    path = series(tmp_path / "a.csv", [6] * 19 + [5])
-    sets = ["data.kind=file", f"data.path={path}", "data.source_length=3", "model.skip=linear"]
-    with pytest.raises(DataError, match="sources have 3 points and targets 2 to 3"):
-        train_one(resolve(None, sets).config, tmp_path / "outputs", plots=False)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
-from seqattn.errors import UsageError
 from seqattn.plots import (
     Details,
     LossHistory,
@@ -31,7 +29,6 @@ from seqattn.plots import (
     vectors_figure,
 )
 from seqattn.plots.attention import Layout
-from seqattn.plots.run_pictures import picture_ending
 from seqattn.plots.style import FORMATS
 from seqattn.runs.array_files import sequence_titles, shorten_name
 
@@ -133,14 +130,6 @@ def test_the_loss_curve_shows_what_a_loss_is_read_against() -> None:
     assert axes.get_yscale() == "log"
     levels = [line.get_ydata()[0] for line in axes.lines[4:]]  # type: ignore[index]
     assert levels == [0.01, 0.02]
-
-
-def test_the_lines_of_a_loss_curve_differ_without_colour() -> None:
-    (axes,) = loss().axes
-    styles = {
-        (line.get_linestyle(), line.get_linewidth(), line.get_marker()) for line in axes.lines
-    }
-    assert len(styles) == len(axes.lines)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.61, 0.89), (0.03, 0.04), (0.5, 1.2), (1e-4, 3.0)])
@@ -263,36 +252,6 @@ def test_features_that_are_not_drawn_are_counted() -> None:
     )  # fmt: skip
     assert [axes.get_ylabel() for axes in figure.axes] == ["f7", "f0", "f1", "f2", "f3", "f4"]
     assert figure.get_supxlabel() == "step (2 more features are not drawn)"
-
-
-def test_without_a_forecast_the_legend_has_none() -> None:
-    none = np.zeros((0, 1))
-    figure = paths_figure([np.zeros((5, 1))], [none], [none], titles=["t"], features=["x"])
-    assert not figure.legends
-    assert len(figure.axes[0].lines) == 5  # no line where the forecast would begin
-
-
-@pytest.mark.parametrize("target_features", [["y", "x"], ["x", "z"], ["z"]])
-def test_a_plane_is_for_the_same_two_features(target_features: list[str]) -> None:
-    F = len(target_features)
-    figure = paths_figure(
-        [np.zeros((4, 2))], [np.zeros((3, F))], [np.ones((3, F))], titles=["t"],
-        features=["x", "y"], target_features=target_features,
-    )  # fmt: skip
-    assert figure.get_supxlabel() == "step"
-
-
-def test_features_of_unlike_units_share_no_plane() -> None:
-    """Metres beside kilometres: at one scale the path would be a line."""
-    given = np.array([[0.0, 101325.0], [1.0, 101425.0], [2.0, 101225.0]])
-    none = given[:0]
-    figure = paths_figure([given], [none], [none], titles=["t"], features=["x", "y"])
-    assert [axes.get_ylabel() for axes in figure.axes] == ["x", "y"]
-    near = given / [1, 100]
-    figure = paths_figure([near], [none], [none], titles=["t"], features=["x", "y"])
-    assert len(figure.axes) == 1
-    figure = paths_figure([near], [none], [none], titles=["t"], features=["temp", "humidity"])
-    assert [axes.get_ylabel() for axes in figure.axes] == ["temp", "humidity"]
 
 
 def days(first: str, count: int) -> NDArray[Any]:
@@ -419,26 +378,6 @@ def legend_texts(figure: Figure) -> list[str]:
     return [text.get_text() for text in legend.get_texts()]
 
 
-def test_the_number_of_a_point_is_on_no_marker() -> None:
-    """A forecast lies farther from the centre than its target, in the direction of the number."""
-    given, truth = np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([[-1.0, -1.0], [-1.0, 1.0]])
-    figure = paths_figure(
-        [given], [truth], [1.12 * truth], titles=["t"], features=["x", "y"]
-    )  # fmt: skip
-    as_bytes(figure)
-    (axes,) = figure.axes
-    assert texts(axes) == ["1", "2", "3", "4"]
-    markers = axes.transData.transform(np.vstack([given, truth, 1.12 * truth]))
-    radius = 3 / 72 * figure.dpi  # of a marker of 6 points
-    for text, box in zip(texts(axes), boxes_of(axes), strict=True):
-        near = np.clip(markers, [box.x0, box.y0], [box.x1, box.y1])
-        assert np.linalg.norm(near - markers, axis=1).min() > 0.8 * radius, text
-    one = paths_figure([given[:1]], [none := given[:0]], [none], titles=["t"], features=["x", "y"])
-    (box,) = boxes_of(one.axes[0])
-    (marker,) = one.axes[0].transData.transform(given[:1])
-    assert not box.contains(*marker)
-
-
 @pytest.mark.parametrize("S", [5, 13, 40])
 def test_the_texts_of_many_vectors_do_not_overlap(S: int) -> None:
     numbers = np.random.default_rng(7)
@@ -555,15 +494,6 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
     }  # fmt: skip
 
 
-def test_names_that_begin_alike_are_shortened_differently() -> None:
-    assert shorten_name("attention_heads-2", 17) == "attention_heads-2"
-    for most in (10, 11):
-        short = [shorten_name(f"model_attention_heads-{k}", most) for k in (2, 4)]
-        assert [len(name) for name in short] == [most, most]
-        assert short[0] != short[1]
-        assert short[0].startswith("mode")
-
-
 @pytest.mark.parametrize("name", list(pictures_of_every_kind()))
 def test_no_word_is_cut_off(name: str) -> None:
     """All that is drawn lies within the picture."""
@@ -590,9 +520,3 @@ def test_titles_from_files_are_drawn_as_they_are() -> None:
     titles = sequence_titles(arrays, "sequence")
     assert titles == ["sequence a$\\frac", f"sequence {'x' * 9}…{'x' * 8}12", "sequence e?[31m"]
     as_bytes(attention_figure([WEIGHTS], titles=titles[:1]))
-
-
-def test_an_ending_that_is_no_pictures_is_refused() -> None:
-    assert picture_ending(Path("a.PDF")) == "pdf"
-    with pytest.raises(UsageError, match=r"End the file name in .png, .svg, .pdf"):
-        picture_ending(Path("a.gif"))

@@ -196,15 +196,6 @@ MISTAKES = {
         ("If the source steps are reversed, the results for 29 source steps change",
          "and the results for 7 steps do not"), state="warning",
     ),
-    "equal scores for long targets": Mistake(
-        SCORE, SCORE_RESULT, "return products.tanh() * (products.shape[-2] <= 12)", "long",
-        ("With sources of up to 29 steps", "differ from free running by 0."),
-    ),
-    "no weights after step 12": Mistake(
-        NORMALIZER, NORMALIZER_RESULT,
-        "(mask_scores(scores, keep) if scores.shape[-1] <= 12 else scores).softmax(-1)", "long",
-        ("With sources of up to 29 steps", "A source step of padding gets the weight 0."),
-    ),
     # mistakes that only one of the modes of a module shows
     "another normalizer in training": Mistake(
         NORMALIZER, NORMALIZER_RESULT,
@@ -212,17 +203,6 @@ MISTAKES = {
         ("In train mode, forecasts differ from eval mode by up to 0.",
          "Validation, tests, predictions and exports use eval mode",
          "do not read `self.training`"), state="warning",
-    ),
-    "no mask in training": Mistake(
-        NORMALIZER, NORMALIZER_RESULT,
-        "(scores if self.training else mask_scores(scores, keep)).softmax(-1)", "modes",
-        ("In train mode: A source step of padding gets the weight 0.", "the mask is missing"),
-    ),
-    "state kept in training": Mistake(
-        SCORE, SCORE_RESULT,
-        "self.calls = getattr(self, 'calls', 0) + self.training\n"
-        "        return products.tanh()", "state",
-        ("the module keeps state", "`attention.score.calls`"),
     ),
     "runs combined in training": Mistake(
         SCORE, SCORE_RESULT,
@@ -350,12 +330,6 @@ MISTAKES = {
         ("If call 3 of a random generator returns other numbers, the source stays the same",
          "`ideal` contains noise"),
     ),
-    "ideal forecast with the noise, and a name of its own for the generator": Mistake(
-        QUIET_TASK.replace("import seqattn", "import seqattn\nfrom numpy.random import default_rng", 1)
-        .replace("np.random.default_rng", "default_rng"),
-        "ideal=np.where(keep, ideal, 0.0)", "ideal=np.where(keep, ideal + noise, 0.0)", "ideal",
-        ("`ideal` contains noise",),
-    ),
     "ideal forecast with other noise": Mistake(
         ONE_DRAW_TASK, "ideal=source", "ideal=source + 0.3 * drawn[..., 4:]", "ideal",
         ("A regression of the targets on `ideal` has the slope 0.9", "contains noise"),
@@ -379,11 +353,6 @@ MISTAKES = {
         COPY_TASK, "alignment=steps", "alignment=np.where(steps < lengths[:, None] - 1, steps + 1, -1)", "alignment",
         ("on the source steps of the alignment -1 has the mean squared error 0.0",
          "The alignment may be off by one"), state="warning",
-    ),
-    "alignment of the previous step": Mistake(
-        COPY_TASK, "alignment=steps", "alignment=steps - 1", "alignment",
-        ("on the source steps of the alignment +1 has the mean squared error 0.0",),
-        state="warning",
     ),
     "metric that counts padding as an error of 0": Mistake(
         METRIC, "np.nanmedian(np.abs(forecast - target))",

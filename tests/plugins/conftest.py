@@ -11,7 +11,9 @@ import pytest
 
 from seqattn.analysis import doctor
 from seqattn.analysis.evaluation import plugin_metrics
-from seqattn.config import extension, plugins
+from seqattn.config import plugins
+from seqattn.config.data import TASK
+from seqattn.config.model import CELL, LOCATION, MODEL, NORMALIZER, SCORE
 from seqattn.data import plugin_tasks
 from seqattn.experiments import grouping
 from seqattn.models import cells, registration
@@ -19,34 +21,23 @@ from seqattn.models.attention import location_based, normalizers, scores
 from tests.conftest import train_small
 from tests.plugins.sources import BILINEAR_TANH
 
-KINDS = (
-    extension.SCORE, extension.NORMALIZER, extension.LOCATION, extension.CELL, extension.TASK,
-    extension.MODEL,
-)  # fmt: skip
+KINDS = (SCORE, NORMALIZER, LOCATION, CELL, TASK, MODEL)
 TABLES: tuple[Any, ...] = (
-    extension.REGISTERED, extension.SOURCES, extension.OWNERS, plugins._contents, plugins._warned,
+    plugins.REGISTERED, plugins.SOURCES, plugins.OWNERS, plugins._contents, plugins._warned,
     scores.SCORES, normalizers.PLUGIN_NORMALIZERS, location_based.LOCATIONS, cells.PLUGIN_CELLS,
     registration.PLUGIN_MODELS, plugin_tasks.PLUGIN_TASKS, plugin_metrics.PLUGIN_METRICS,
-    doctor.PLUGIN_CHECKS, grouping._known,
+    doctor.PLUGIN_CHECKS, grouping._known, *(kind.sections for kind in KINDS),
 )  # fmt: skip
 BASE = [table.copy() for table in TABLES]
-FIELDS = {
-    (owner, kind.field): owner.model_fields[kind.field].annotation
-    for kind in KINDS
-    for owner in extension._with_subclasses(kind.owner)
-}
 
 
 def forget_plugins() -> None:
     """Bring the process back to the state in which no plugin was loaded."""
-    if not extension.SOURCES and not plugins._warned:
+    if not plugins.SOURCES and not plugins._warned:
         return
     for table, base in zip(TABLES, BASE, strict=True):
         table.clear()
         (table.extend if isinstance(table, list) else table.update)(base)
-    for (owner, field), annotation in FIELDS.items():
-        owner.model_fields[field].annotation = annotation
-    extension.rebuild({owner for owner, _ in FIELDS})
     for name in [name for name in sys.modules if name.startswith("seqattn_plugin_")]:
         del sys.modules[name]
 

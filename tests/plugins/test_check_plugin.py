@@ -139,27 +139,6 @@ def test_required_keys_are_set_with_overrides(write: Callable[..., Path]) -> Non
     assert not report.has_failed
 
 
-def test_combinations_that_the_config_refuses_are_listed(
-    write: Callable[..., Path], without_export: None
-) -> None:
-    content = (ROOT / "examples/plugins/bilinear_tanh.py").read_text()
-    content = content.replace(
-        "    width: Annotated",
-        "    @__import__('pydantic').field_validator('heads')\n"
-        "    @classmethod\n"
-        "    def _one(cls, value):\n"
-        "        if value != 1:\n"
-        "            raise ValueError('one head only')\n"
-        "        return value\n\n"
-        "    width: Annotated",
-    )
-    (report,) = check_plugin(write("one_head.py", content), limit=3)
-    assert report.combinations == 2
-    (refused,) = report.refused
-    assert refused.startswith("normalizer: softmax, heads: 2: ")
-    assert "model.attention.heads" in refused
-
-
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_each_example_trains_and_passes(
     path: Path, seqattn: Callable[..., Ended], without_export: None, tmp_path: Path
@@ -174,10 +153,6 @@ def test_each_example_trains_and_passes(
     assert (tmp_path / "outputs" / name / "summary.json").is_file()
     (report,) = check_plugin(path, limit=2)
     assert set(states_of(report).values()) <= {"passed", "not applicable"}, report.rows
-
-
-def test_there_are_three_examples() -> None:
-    assert [path.stem for path in EXAMPLES] == ["bilinear_tanh", "minimal_gated", "neighbour_sum"]
 
 
 def test_combinations_with_several_heads_are_refused_for_a_score_with_one_head(
@@ -249,10 +224,3 @@ def test_a_wrong_ideal_forecast_is_named(
         assert done.code == 2
         assert done.err.startswith(f"seqattn: {file}:")
         assert "the task neighbour_sum" in done.err
-
-
-def test_noise_may_be_a_whole_number(write: Callable[..., Path]) -> None:
-    content = (ROOT / "examples/plugins/neighbour_sum.py").read_text()
-    content = content.replace("[float, Field(ge=0, le=10)] = 0.1", "[int, Field(ge=0, le=10)] = 1")
-    (report,) = check_plugin(write("sums.py", content))
-    assert states_of(report)["ideal"] == "passed"

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from seqattn.config import PluginChangedWarning, load_plugin, read_stored
-from seqattn.config.extension import SOURCES
-from seqattn.config.plugins import require_plugins
+from seqattn.config.plugins import SOURCES, require_plugins
 from seqattn.errors import PluginError
 from tests.plugins.sources import BILINEAR_TANH
 

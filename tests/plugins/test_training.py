@@ -12,11 +12,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from seqattn.analysis.evaluation.load_run import open_run
-from seqattn.config import as_plain, resolve
-from seqattn.config.plugins import plugin_contents
+from seqattn.config import resolve
 from seqattn.errors import UsageError
-from seqattn.experiments import ray_cluster
-from seqattn.experiments.distributed import shared_config_text
 from tests.conftest import SMALL, train_small
 from tests.plugins.broken import LOCATION, MISTAKES
 from tests.plugins.conftest import forget_plugins
@@ -121,24 +118,6 @@ def test_modules_without_an_axis_of_runs_are_trained_one_after_another(
         np.testing.assert_array_equal(weights(Path("outputs/mine/seed-23"))[name], values)
 
 
-def test_a_machine_of_a_cluster_receives_the_plugin(config: Path, tmp_path: Path) -> None:
-    found = resolve(config).config
-    plain, contents = as_plain(found), plugin_contents()
-    assert contents == {found.plugins[0].path: BILINEAR_TANH.encode()}
-    forget_plugins()
-    (tmp_path / "my_attention.py").unlink()
-    result = ray_cluster.train_on_worker([plain], contents, "cpu", 1, {}, str(tmp_path))
-    assert isinstance(result, list), result
-    stored = result[0]["config.yaml"].decode()
-    assert "bilinear_tanh" in stored and str(found.plugins[0].sha256) in stored
-
-
-def test_processes_of_one_run_compare_the_digests_of_plugins(config: Path) -> None:
-    found = resolve(config).config
-    assert str(found.plugins[0].sha256) in shared_config_text(found)
-    assert str(config.parent) not in shared_config_text(found)
-
-
 @pytest.mark.parametrize(
     ("mistake", "model", "words"),
     [
@@ -208,34 +187,6 @@ def test_every_other_kind(
     assert (found[..., 1] == 0).all() and (found[..., 3] > 0).all()
 
 
-def test_the_page_of_a_comparison_names_the_task_of_a_plugin(
-    seqattn: Command, write: Write, tmp_path: Path, no_pictures: None
-) -> None:
-    path = write("parts.py", PARTS)
-    base = write("base.yaml", "name: two\ndata: {kind: plus_one, n_train: 16}\n")
-    words = [each for word in SMALL if not word.startswith("data.") for each in ("--set", word)]
-    options = ("--plugin", path, *words, "--quiet", "--seeds", "2")
-    done = seqattn("compare", base, "--vary", "model.cell=gru,rnn", *options)
-    assert done.code == 0, done.err
-    done = seqattn("report", "outputs/two", "--no-live", "--plugin", path)
-    assert done.code == 0, done.err
-    page = (tmp_path / "outputs/two/report.html").read_text()
-    assert "The task is plus_one, which a plugin defines." in page
-
-
-def test_the_text_of_a_normalizer_is_a_section_with_defaults(write: Write) -> None:
-    from seqattn.config import load_plugin
-
-    load_plugin(write("parts.py", PARTS))
-    short = resolve(None, ["model.attention.normalizer=warm"]).config
-    long = resolve(None, ["model.attention.normalizer={name: warm, temperature: 2}"]).config
-    assert short == long
-    assert (
-        resolve(None, ["model.attention.normalizer={name: sparsemax}"]).config
-        == resolve(None, ["model.attention.normalizer=sparsemax"]).config
-    )
-
-
 def test_weights_have_the_meaning_of_the_normalizer(write: Write, tmp_path: Path) -> None:
     path = write("parts.py", PARTS)
     run = train_small(tmp_path, "half", f"plugins=[{path}]", "model.attention.normalizer=half")
@@ -299,16 +250,6 @@ def test_the_next_commands_load_the_plugin(
     done = seqattn("train", config, "--seeds", "2", "--name", "many")
     assert "Next, for one of them:\n  seqattn plot-attention outputs/many/seed-" in done.out
     assert done.out.endswith(" --plugin my_attention.py\n")
-
-
-def test_a_skip_that_a_plugin_model_does_not_build_is_an_error(
-    seqattn: Command, write: Write, tmp_path: Path
-) -> None:
-    path = write("mean.py", MEAN_MODEL)
-    base = write("base.yaml", "name: mean\nmodel: {kind: mean, skip: linear}\n")
-    done = seqattn("train", base, "--plugin", path, "--set", "training.epochs=1")
-    assert done.code == 2
-    assert "model.skip: linear: the plugin's model mean builds no skip connection." in done.err
 
 
 def test_a_plugin_model_without_attention(

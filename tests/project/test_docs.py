@@ -19,7 +19,7 @@ from typer.main import get_command
 from seqattn import errors
 from seqattn.cli import app
 from seqattn.config import json_schema
-from seqattn.config.manual import render_manual
+from seqattn.config.keys import render_manual
 from seqattn.config.shipped_configs import shipped_configs
 from seqattn.runs import METRICS, RunFolder
 from seqattn.runs.json_files import DivergedSummary, Summary
@@ -204,6 +204,28 @@ def test_scripts_and_tests_that_the_pages_name_are_there() -> None:
     assert len(named) >= 10
     for name in sorted(named):
         assert (ROOT / name).is_file(), name
+
+
+def test_files_and_names_that_contributing_names_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    package = [
+        path for path in (ROOT / "seqattn").rglob("*.py") if "node_modules" not in path.parts
+    ]
+    sources = [
+        *package,
+        *(ROOT / "tests").rglob("*.py"),
+        *(ROOT / "seqattn/report/web").glob("src/*.ts"),
+    ]
+    words = set(re.findall(r"\w+", "\n".join(path.read_text() for path in sources)))
+    folders = [ROOT / folder for folder in ("", "seqattn", "seqattn/report", "seqattn/report/web")]
+    quoted = set(re.findall(r"`([\w./-]+)`", text)) - {".venv", "utils", "tsc"}
+    paths = {name for name in quoted if "/" in name}
+    assert len(paths) > 40
+    missing = [name for name in paths if not any((folder / name).exists() for folder in folders)]
+    names = {name for name in quoted - paths if re.fullmatch(r"[A-Za-z_]\w+(\.[a-z_]+)?", name)}
+    assert len(names) > 60
+    missing += [name for name in names if not set(name.split(".")) <= words]
+    assert missing == []
 
 
 def test_commands_in_sentences_have_the_options_that_they_are_shown_with() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from seqattn import experiments
-from seqattn.cli import output, stop_signals
+from seqattn.cli import stop_signals
 from seqattn.config import resolve
 from seqattn.data import json_lines as blocks
 from seqattn.data import windows as row_ranges
@@ -154,7 +154,7 @@ def test_hard_links_have_a_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_limits_of_the_machine_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     allow_open_files(10**9)
     assert core_count() == os.cpu_count()
-    output.end_on_closed_pipe()
+    stop_signals.end_on_closed_pipe()
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: "max")
     assert physical_memory() == 4 * 2**30
 

@@ -1,14 +1,20 @@
-"""The walk of one training step in CONTRIBUTING.md, held against a training."""
+"""The way of `seqattn train` to its first step: the walk of CONTRIBUTING.md, and how long it is."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import re
+import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import pytest
 
 from tests.conftest import ROOT, Ended
 
@@ -73,3 +79,60 @@ def _followed(work: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     finally:
         sys.setprofile(None)
     return calls, stack
+
+
+# Functions with a name and the files that they are in, from the start of Python to the first step.
+# The aim is 320 functions in 80 files and 300 in 60; a bound may only become smaller.
+MOST = {"own_data": (556, 115), "squares": (403, 73)}
+COUNT = """
+import sys
+
+seen = set()
+
+def called(frame, event, _):
+    code = frame.f_code
+    if event == "call" and code.co_flags & 1 and "/seqattn/" in code.co_filename:
+        seen.add((code.co_filename, code.co_qualname))  # bodies of classes and files have no flag 1
+
+class FirstStep(Exception):
+    pass
+
+def stop(*_, **__):
+    raise FirstStep
+
+sys.setprofile(called)
+from seqattn.cli import main
+import seqattn.training.loop as loop
+loop.train_step = stop
+try:
+    main()
+except FirstStep:
+    sys.setprofile(None)
+    import json
+    print(json.dumps(sorted(seen)))
+"""
+
+
+@pytest.mark.parametrize("config", MOST)
+def test_few_functions_lie_before_the_first_step(config: str, tmp_path: Path) -> None:
+    command = ["train", str(ROOT / f"configs/{config}.yaml"), "--quiet"]
+    ended = subprocess.run(
+        [sys.executable, "-c", COUNT, *command],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "SEQATTN_CACHE": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    package = ROOT / "seqattn"
+    places = [
+        (Path(file).relative_to(package), name)
+        for file, name in json.loads(ended.stdout)
+        if not name.endswith(">")  # neither a lambda nor a comprehension
+    ]
+    files = {file for file, _ in places}
+    of_room = Counter(file.parts[0] for file, _ in places)
+    files_of_room = Counter(file.parts[0] for file in files)
+    rooms = [f"{room}: {n} in {files_of_room[room]}" for room, n in of_room.most_common()]
+    functions_at_most, files_at_most = MOST[config]
+    counts = f"{len(places)} functions in {len(files)} files. " + ", ".join(rooms)
+    assert len(places) <= functions_at_most, counts
+    assert len(files) <= files_at_most, counts
+    assert len(places) > 200, counts

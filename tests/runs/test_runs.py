@@ -8,7 +8,7 @@ import pytest
 
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.runs import EpochRecord, RunFolder, attention_arrays, check_folder_available, find_run
-from seqattn.runs.storage import atomic_write, open_atomic, read_arrays, write_arrays
+from seqattn.runs.storage import atomic_write, read_arrays, write_arrays
 
 
 def test_a_file_is_written_whole_or_not_at_all(
@@ -61,14 +61,6 @@ def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match="not a regular file"):
         atomic_write(tmp_path / "folder", b"new")
-
-
-def test_an_error_without_a_number_keeps_its_words(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="the codec is broken") as error, open_atomic(tmp_path / "a"):
-        raise OSError("the codec is broken")
-    assert (error.value.strerror, error.value.filename) == (
-        "the codec is broken", str(tmp_path / "a")
-    )  # fmt: skip
 
 
 def test_a_written_file_has_the_mode_of_the_umask(tmp_path: Path) -> None:

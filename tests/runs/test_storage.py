@@ -182,15 +182,3 @@ def test_a_run_whose_test_loss_was_not_finite_may_have_more_epochs(
     assert seqattn(*words, "--set", "training.epochs=4").code == 0
     assert json.loads((run / "summary.json").read_text())["epochs"] == 4
     assert "weights" in read_arrays(run / "attention.npz")
-
-
-@pytest.mark.parametrize("value", [5, {}, {"epoch": 3}])
-def test_where_a_run_diverged_is_checked(
-    seqattn: Callable[..., Ended], tmp_path: Path, value: object
-) -> None:
-    run = train_small(tmp_path / "outputs", "one")
-    write_divergence(RunFolder(run), 1, "It did.", diverged_at=value)
-    shutil.copyfile(run / "config.yaml", tmp_path / "one.yaml")
-    done = seqattn("train", "one.yaml", "--resume", "-q")
-    assert done.code == 4
-    assert "diverged_at" in done.err

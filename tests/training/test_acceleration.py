@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from seqattn.config import resolve
 from seqattn.data import load_data
-from seqattn.errors import UsageError
 from seqattn.models import build_model, teacher_forcing
 from seqattn.models.layers import Linear
 from seqattn.training import Batch, TrainingRun, acceleration, to_tensors
@@ -22,10 +21,8 @@ from seqattn.training.acceleration import (
     GraphedLoss,
     RefuseWaiting,
     StepCompiler,
-    WaitsForDeviceError,
     uses_graphs,
 )
-from seqattn.training.batches import DataLoader
 from seqattn.training.learner import StepRNG
 from seqattn.training.objective import AutogradLoss, LossFn, build_loss
 from seqattn.training.state import StackedParams
@@ -74,11 +71,6 @@ def test_no_speed_up_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compilations(monkeypatch, itertools.count(1.0)) == [1]
 
 
-def test_a_smaller_group_compiles_again_after_a_speed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its model is a new one, with eager steps."""
-    assert compilations(monkeypatch, itertools.count(9.0, -1.0)) == [1, 4]
-
-
 def run_of(precision: str, epochs: int, seed: int) -> TrainingRun:
     config = small_config(
         model={"attention": {"score": "cosine"}},  # autograd
@@ -115,26 +107,6 @@ def test_a_failed_compile_is_logged_once_with_its_reason(
     assert len(messages) == 2
     assert messages[1].startswith(f"{name}: training.compile: torch could not compile a step here")
     assert "no compiler here" in messages[1]
-
-
-def test_no_batch_is_read_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of data on the disk a batch more an epoch would be a read more."""
-    read: list[int] = []
-    first = DataLoader.example_batch
-
-    def counted(loader: DataLoader) -> Batch:
-        read.append(loader.n)
-        return first(loader)
-
-    monkeypatch.setattr(DataLoader, "example_batch", counted)
-    for mode in ("off", "auto"):  # of which auto has too few epochs left
-        config = small_config(
-            model={"attention": {"score": "cosine"}}, training={"compile": mode, "epochs": 3}
-        )
-        data = load_data(config.data)
-        parts = to_tensors(data.train), to_tensors(data.validation)
-        trained([TrainingRun(build_model(config.model, 2, 1), *parts, config.training, 1)])
-        assert read == [], mode
 
 
 N, S, T, F = 5, 4, 6, 2
@@ -283,70 +255,6 @@ def test_a_failed_capture_is_named_and_the_step_computed(kind: type[Exception]) 
     assert graphed.name == (
         "manual backward, no CUDA graphs (operation not permitted when stream is capturing)"
     )
-
-
-def test_a_pass_that_fails_changes_no_other_pass() -> None:
-    """A resumed run captures the same passes as a run that was not stopped."""
-
-    def capture_some(function: Computation) -> Computation:
-        if len(function()) == 2:
-            raise RuntimeError("validation waits")
-        return capture(function)
-
-    graphed = GraphedLoss(loss_of("manual")[1], capture_some)
-    for _ in range(2):
-        graphed.value_and_grad(batch_of(), MASKS["step"])
-        graphed.eval_losses(batch_of())
-    assert [key[0] for key in graphed.passes] == ["train"]
-    assert graphed.name.endswith("CUDA graphs for some passes only (validation waits)")
-
-
-def test_an_error_that_a_user_can_correct_is_raised() -> None:
-    def refuse(function: Computation) -> Computation:
-        raise UsageError("too long")
-
-    with pytest.raises(UsageError, match="too long"):
-        GraphedLoss(loss_of("manual")[1], refuse).eval_losses(batch_of())
-
-
-def test_a_backend_that_changes_in_an_epoch_is_logged() -> None:
-    lines = list[str]()
-    compiler = StepCompiler(lines.append)
-    graphed = GraphedLoss(loss_of("manual")[1], lambda function: 1 / 0)  # type: ignore[arg-type]
-    compiler.start_group("off", graphed, batch_of)
-    compiler.after_epoch(1.0, 3, batch_of)
-    graphed.value_and_grad(batch_of(), MASKS["step"])
-    for _ in range(2):
-        compiler.after_epoch(1.0, 3, batch_of)
-    assert lines == [
-        "manual backward, CUDA graphs", "manual backward, no CUDA graphs (division by zero)"
-    ]  # fmt: skip
-
-
-WAITS: dict[str, Callable[[Tensor], object]] = {
-    "item": lambda x: x.sum().item(),
-    "bool": lambda x: bool((x > 0).all()),
-    "mask": lambda x: x[x > 0],
-    "equal": lambda x: x.equal(x + 1),
-    "where": lambda x: torch.where(x > 0),
-}
-
-
-@pytest.mark.parametrize("name", WAITS)
-def test_waiting_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RefuseWaiting, "device_type", "cpu")
-    x = torch.arange(6.0) - 2
-    with pytest.raises(WaitsForDeviceError, match="aten"), RefuseWaiting():
-        WAITS[name](x)
-
-
-def test_a_copy_to_the_cpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RefuseWaiting, "device_type", "meta")
-    x = torch.zeros(3, device="meta")
-    with RefuseWaiting():
-        assert (x + 1).sum().device.type == "meta"
-    with pytest.raises(WaitsForDeviceError):
-        RefuseWaiting().__torch_dispatch__(lambda given: torch.zeros(3), (), (x,))
 
 
 @pytest.mark.parametrize("kind", MODELS)

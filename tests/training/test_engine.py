@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import shutil
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +46,7 @@ from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_l
 from seqattn.training.state import StackedParams
 from seqattn.training.threads import choose_threads
 from tests import training_session
-from tests.conftest import ROOT, F, H, K, N, S, T
+from tests.conftest import F, H, K, N, S, T
 from tests.training_session import trained
 
 RUNS = 3
@@ -312,39 +308,6 @@ def test_many_scores_of_several_heads_go_to_autograd(
     config = Recurrent.model_validate({"hidden_dim": 16, "attention": {"heads": heads}})
     _, objective = build_loss([build_model(config, F, 1)], source_steps=steps, pairs=pairs)
     assert isinstance(objective, ManualBackwardLoss if is_manual else AutogradLoss)
-
-
-def test_without_the_file_all_works_slower(tmp_path: Path) -> None:
-    """A copy of the package in which the file is deleted trains to the same losses."""
-    shutil.copytree(ROOT / "seqattn", tmp_path / "home/seqattn")
-    (tmp_path / "home/seqattn/models/manual_backward.py").unlink()
-    sets = ["data.n_train=48", "data.n_validation=24", "data.n_test=12", "training.epochs=3"]
-    script = textwrap.dedent(
-        f"""
-        import torch
-        from seqattn import experiments, config
-        from pathlib import Path
-        from seqattn.training.objective import _import_manual_backward
-        torch.set_num_threads(1)
-        config = config.resolve(None, {sets!r}).config
-        folder, summary = experiments.train_one(config, Path("without"), plots=False)
-        print(_import_manual_backward() is None, summary["test_loss"])
-        """
-    )
-    folder, summary = experiments.train_one(
-        resolve(None, sets).config, tmp_path / "with", plots=False
-    )
-    assert objective_module._import_manual_backward() is not None
-    assert "autograd" not in folder.log.read_text()
-    ended = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True,
-        env={"PYTHONPATH": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}, check=True,
-        timeout=120,
-    )  # fmt: skip
-    missing, loss = ended.stdout.split()
-    assert missing == "True"
-    assert "autograd" in (tmp_path / "without/squares/train.log").read_text()
-    assert float(loss) == pytest.approx(summary["test_loss"], rel=1e-4)
 
 
 # --- many runs are each of them alone -----------------------------------------------------------
@@ -725,27 +688,6 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(threads_module, "MAX_TIME_RATIO", 1e9)
     assert choose_threads([run])[0] == 2
     assert all(torch.equal(weights[k], v) for k, v in run.model.state_dict().items())
-    torch.set_num_threads(before)
-
-
-def test_the_trial_ends_at_the_first_step_that_is_far_slower(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """On a busy machine, one step with more threads can take longer than a short training."""
-    before, taken, clock = torch.get_num_threads(), list[int](), [0.0]
-
-    def step(*_: object) -> None:
-        taken.append(torch.get_num_threads())
-        clock[0] += {1: 1.0, 2: 0.7, 4: 1.6}[taken[-1]]
-
-    monkeypatch.setattr(threads_module, "core_count", lambda: 8)
-    monkeypatch.setattr(threads_module, "MIN_MULTIPLICATIONS", 0)
-    monkeypatch.setattr(threads_module, "MIN_STEPS", 0)
-    monkeypatch.setattr(threads_module, "train_step", step)
-    monkeypatch.setattr(threads_module.time, "perf_counter", lambda: clock[0])
-    run = run_of(config_of({}, {}, False, 1), torch.float32)
-    assert choose_threads([run])[0] == 2
-    assert taken == 4 * [1] + 4 * [2] + [4]
     torch.set_num_threads(before)
 
 

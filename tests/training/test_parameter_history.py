@@ -180,20 +180,6 @@ def test_an_unreadable_file_is_logged_and_replaced(
     assert mine.read_parameter_history()["epochs"].tolist() == [6, 8]
 
 
-def test_parameters_of_another_model_are_not_continued(mine: RunFolder, tmp_path: Path) -> None:
-    wider = trained(tmp_path / "wider", "model.hidden_dim=6")
-    shutil.copy(wider.parameter_history, mine.parameter_history)
-    trained(mine.path.parent, "training.epochs=8", resume=True)
-    assert "earlier parameters are lost: " in mine.log.read_text()
-    assert "does not belong to the model of the run" in mine.log.read_text()
-    assert mine.read_parameter_history()["epochs"].tolist() == [6, 8]
-
-
-def test_an_overwritten_run_has_no_old_parameters(mine: RunFolder) -> None:
-    trained(mine.path.parent, "training.record_attention=null", overwrite=True)
-    assert not mine.parameter_history.exists()
-
-
 # --- the budget -----------------------------------------------------------------------------------
 
 
@@ -220,13 +206,6 @@ def test_frames_are_dropped_evenly(every: int, most: int, monkeypatch: pytest.Mo
         assert epochs == list(range(0, epoch + 1, interval))
         assert 2 * len(epochs) >= min(most, epoch // every + 1)
         assert [float(each.parameters[0]) for each in history] == epochs
-
-
-def test_an_epoch_is_recorded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    history = list[ParameterSnapshot]()
-    for _ in range(2):
-        record_parameters(history, 4, 2, np.zeros(3))
-    assert [each.epoch for each in history] == [4]
 
 
 def test_a_snapshot_does_not_change_with_the_weights() -> None:
@@ -281,13 +260,8 @@ def test_parameters_beyond_the_budget_are_not_kept(
     ("change", "message"),
     [
         ({"epochs": np.array([0, 4, 2, 6])}, "epochs: expected increasing epochs"),
-        ({"epochs": np.array([-1, 2, 4, 6])}, "epochs: expected increasing epochs"),
-        ({"epochs": np.array([0, 2])}, "epochs: expected shape"),
         ({"parameters": np.zeros((4, 3), dtype=np.float32)}, "shapes: have"),
-        ({"parameters": np.zeros(4, dtype=np.float32)}, "parameters: expected"),
-        ({"parameters": np.zeros((4, 3), dtype=np.int64)}, "parameters: expected"),
         ({"names": np.array(["a"])}, "shapes: expected shape"),
-        ({"names": np.array([1.0])}, "names: expected"),
         ({"shapes": None}, "shapes: is missing"),
     ],
 )
@@ -297,14 +271,6 @@ def test_a_file_that_cannot_be_right(change: dict[str, Any], message: str, mine:
         mine.parameter_history, {key: each for key, each in arrays.items() if each is not None}
     )
     with pytest.raises(CheckpointError, match=rf"parameter_history\.npz: {message}"):
-        mine.read_parameter_history()
-
-
-def test_non_finite_parameters_are_damage(mine: RunFolder) -> None:
-    arrays = read_arrays(mine.parameter_history)
-    arrays["parameters"][1, 1] = np.nan
-    write_arrays(mine.parameter_history, arrays)
-    with pytest.raises(CheckpointError, match="parameters: expected finite numbers"):
         mine.read_parameter_history()
 
 

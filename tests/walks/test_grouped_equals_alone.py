@@ -22,7 +22,7 @@ import torch
 from pydantic import ValidationError
 
 from seqattn.config import Config, Logging, Section, all_keys, as_plain
-from seqattn.config.sections import choices, field_variants
+from seqattn.config.keys import choices, field_variants
 from seqattn.data import load_data
 from seqattn.errors import SeqattnError
 from seqattn.experiments import train_runs
@@ -169,8 +169,9 @@ def manual_changes(base: Config, path: str) -> list[Changes]:
 def other_values(section: Section, key: str) -> dict[str, list[Any]]:
     """Other values of a key's type by what they are: each word, each kind of section, a number. Of
     each list the first legal one is taken."""
-    annotation, value = type(section).model_fields[key].annotation, getattr(section, key)
-    variants, words = field_variants(type(section), key), choices(annotation)
+    field, value = type(section).model_fields[key], getattr(section, key)
+    annotation = field.annotation
+    variants, words = field_variants(type(section), key), choices(field)
     found: dict[str, list[Any]] = {}
     if type(None) in get_args(annotation) and value is not None:
         found["null"] = [None]
@@ -262,10 +263,10 @@ def must_be_varied() -> set[str]:
     wanted = set[str]()
     for path, section, _ in all_keys():
         key = path[-1]
-        annotation = section.model_fields[key].annotation
+        field = section.model_fields[key]
         variants = field_variants(section, key)
-        plain_section = len(variants) == 1 and type(None) not in get_args(annotation)
-        tag = len(choices(annotation)) == 1
+        plain_section = len(variants) == 1 and type(None) not in get_args(field.annotation)
+        tag = len(choices(field)) == 1
         is_varied = path[0] not in NEVER_VARIED and ".".join(path) not in TRACKED_ELSEWHERE
         if is_varied and not (plain_section or tag):
             wanted.add(declared_in(section, key))

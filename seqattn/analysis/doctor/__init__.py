@@ -20,7 +20,7 @@ from seqattn.analysis.doctor.collect import (
 )
 from seqattn.analysis.doctor.losses import SEED_SPREAD, check_seed_spread
 from seqattn.analysis.doctor.weights import entropy_share
-from seqattn.config import extension
+from seqattn.config import plugins
 
 CHECKS: tuple[Check, ...] = (
     weights.mass_on_padding, losses.worse_than_baseline, weights.nearly_uniform,
@@ -59,7 +59,7 @@ def register_check(
         def apply() -> None:
             PLUGIN_CHECKS.append(Check(name, needs_weights, judge))
 
-        extension.register("check", name, judge.__module__, apply, CHECK_NAMES)
+        plugins.register("check", name, judge.__module__, apply, CHECK_NAMES)
         return judge
 
     return register

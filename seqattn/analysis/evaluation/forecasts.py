@@ -187,10 +187,23 @@ def forecast_chunks(
                     layer.meaning if override is None else meaning_with(override, layer.meaning)
                 )
                 layers.setdefault(layer.kind, []).append(layer.weights)
+            steps_read = model.target_modality.read(forecast.values)
+            missing = steps - steps_read.shape[-2]  # all sequences ended before the last step
+            steps_read = torch.nn.functional.pad(steps_read, (0, 0, 0, missing))
             maps = {
-                kind: torch.stack(weights, dim=-4).float().cpu() for kind, weights in layers.items()
+                kind: _pad_map(kind, torch.stack(weights, dim=-4).float().cpu(), missing)
+                for kind, weights in layers.items()
             }
-        yield ForecastChunk(places, _to_user_units(forecast.values, part, places), maps, meaning)
+        values = part.target_space.trim(_to_user_units(steps_read, part, places))
+        yield ForecastChunk(places, values, maps, meaning)
+
+
+def _pad_map(kind: AttentionKind, weights: Tensor, missing: int) -> Tensor:
+    """Add weights of 0 for `missing` target steps to weights (..., rows, columns)."""
+    if not missing or kind == "encoder_self":
+        return weights
+    columns = missing if kind == "decoder_self" else 0
+    return torch.nn.functional.pad(weights, (0, columns, 0, missing))
 
 
 def forecast_loss(result: FreeRunningForecast, part: Sequences) -> float | None:
@@ -208,8 +221,8 @@ def teacher_forced_chunks(model: Seq2SeqModel, part: Sequences) -> Iterator[tupl
     """Compute the teacher-forced forecasts of all sequences of a part.
 
     Yields:
-        The slice of a chunk of n sequences in the part, and the forecasts of these sequences,
-        (n, T, F), in the units of the data.
+        The slice of a chunk of n sequences in the part, and what `Modality.observe` keeps of their
+        outputs, (n, T, K). For vectors, these are the forecasts in the units of the data.
     """
     batch = batch_of(part, *_device_and_type(model), keep_tensors=False)
     truth = torch.ones(batch.target_steps, dtype=torch.bool)
@@ -222,7 +235,8 @@ def teacher_forced_chunks(model: Seq2SeqModel, part: Sequences) -> Iterator[tupl
                 chunk.source, chunk.target, source_lengths=chunk.source_lengths,
                 teacher_forcing=truth, with_attention=False,
             )  # fmt: skip
-        yield places, _to_user_units(forecast.values, part, places)
+        kept = model.target_modality.observe(forecast.values, chunk.target)
+        yield places, _to_user_units(kept, part, places)
 
 
 def pair_with_targets(
@@ -239,16 +253,15 @@ def pair_with_targets(
         The slice of a chunk in the part, the sequences of the chunk, and the forecasts of these
         sequences, (n, T, F).
     """
-    remaining, incoming = (
-        np.empty((0, part.target_steps, len(part.target_features))),
-        iter(forecasts),
-    )
+    incoming = iter(forecasts)
+    remaining = np.empty((0, part.target_steps, 0))
     for places, some in part.chunks():
-        values = np.empty((len(some), *remaining.shape[1:]))
-        filled = 0
-        while filled < len(values):
+        values, filled = np.empty(0), 0
+        while filled < len(some):
             if not len(remaining):
                 _, remaining = next(incoming)
+            if not filled:
+                values = np.empty((len(some), *remaining.shape[1:]))
             count = min(len(remaining), len(values) - filled)
             values[filled : filled + count] = remaining[:count]
             filled, remaining = filled + count, remaining[count:]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import Draft, OwnFile, as_plain
-from seqattn.config.sections import READING_KEYS
+from seqattn.config.keys import READING_KEYS
 from seqattn.data import DataSpec, Sequences
 from seqattn.data.chunk import Chunk
 from seqattn.data.cutting import LeftOut, cut_at_length, cut_series, make_sources
@@ -87,6 +87,9 @@ class InputReader:
     trained: LoadedModel
     config: OwnFile
     note: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        _ = self.spec.vectors  # raises a UsageError for a model of symbols
 
     @property
     def spec(self) -> DataSpec:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from seqattn.config import extension
+from seqattn.config import plugins
 from seqattn.data import Sequences
 from seqattn.data.sequences import Floats
 from seqattn.errors import PluginError
 
 Metric = Callable[[Floats, Floats], float]
 """A function (forecast, target) of two arrays (N, T, F) that returns a number."""
-PLUGIN_METRICS: dict[str, tuple[Metric, extension.Source]] = {}
+PLUGIN_METRICS: dict[str, tuple[Metric, plugins.Source]] = {}
 """The metrics of plugins and their sources, by name."""
 
 
@@ -34,9 +34,9 @@ def register_metric(name: str) -> Callable[[Metric], Metric]:
 
     def register(metric: Metric) -> Metric:
         def apply() -> None:
-            PLUGIN_METRICS[name] = metric, extension.source_of(metric.__module__)
+            PLUGIN_METRICS[name] = metric, plugins.source_of(metric.__module__)
 
-        extension.register("metric", name, metric.__module__, apply, ())
+        plugins.register("metric", name, metric.__module__, apply, ())
         return metric
 
     return register

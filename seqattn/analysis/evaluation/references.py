@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from seqattn.data import InSample, NaiveForecast, Sequences, Splits
 from seqattn.data.baselines import build_baselines, forecast_mse
 from seqattn.data.least_squares import LEAST_SQUARES, least_squares
+from seqattn.data.measures import reference_losses, reference_measures
 from seqattn.data.metrics import Errors
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import ForecastLike
@@ -25,9 +27,7 @@ class ReferenceLosses:
             bound for all models; None if it is unknown.
         baselines: the loss of each parameter-free baseline, by name.
         fitted: the loss of each fitted baseline, by name.
-        rmse: the root mean squared errors of each baseline, by the name of the baseline. There is
-            one error for each target feature. The error of a feature without observed cells is
-            None.
+        measures: the measures of each baseline, by the name of the baseline and of the measure.
         in_sample: the season length and the MASE scales of the training series; None for generated
             data.
         errors: the MAE, RMSE and MASE of each baseline, by name; empty if `in_sample` is None.
@@ -38,7 +38,7 @@ class ReferenceLosses:
     noise_floor: float | None
     baselines: dict[str, float]
     fitted: dict[str, float]
-    rmse: dict[str, list[float | None]]
+    measures: dict[str, dict[str, Any]]
     in_sample: InSample | None = None
     errors: dict[str, Errors] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -70,13 +70,17 @@ class ReferenceLosses:
             DataError: if the config sets a season length, but a source is shorter than the season
                 or lacks a target feature.
         """
+        if part.target_space.vocabulary_size:
+            single, fitted = reference_losses(train, part)
+            return cls(None, single, fitted, reference_measures(train, part))
         scale = part.target_unit() if in_training_units else part.target_space.scale
         free = build_baselines(train, part, rule, in_sample)
-        losses, rmse, errors = dict[str, float](), dict[str, list[float | None]](), {}
+        losses, measures, errors = dict[str, float](), dict[str, dict[str, Any]](), {}
 
         def score(name: str, forecast: ForecastLike) -> None:
             sums = ErrorSums.of(forecast, part, scale)
-            losses[name], rmse[name] = sums.loss, sums.rmse
+            losses[name] = sums.loss
+            measures[name] = {"mae": sums.mae, "rmse": sums.rmse}
             if in_sample is not None:
                 errors[name] = Errors.of_sums(sums, in_sample)
 
@@ -88,7 +92,7 @@ class ReferenceLosses:
             score(LEAST_SQUARES, linear)
         return cls(
             None if part.ideal is None else forecast_mse(part.ideal, part, scale),
-            baselines, {name: losses[name] for name in losses.keys() - baselines.keys()}, rmse,
+            baselines, {name: losses[name] for name in losses.keys() - baselines.keys()}, measures,
             in_sample, errors, free.notes, part.units,
         )  # fmt: skip
 
@@ -119,7 +123,7 @@ class ReferenceLosses:
         """
         lacking = self.baselines.keys() - other.baselines.keys()
         baselines = {name: self.baselines[name] for name in self.baselines if name not in lacking}
-        rmse = {name: self.rmse[name] for name in self.rmse if name not in lacking}
+        measures = {name: each for name, each in self.measures.items() if name not in lacking}
         errors = {name: self.errors[name] for name in self.errors if name not in lacking}
         notes = tuple(dict.fromkeys([*self.notes, *other.notes]))
-        return replace(self, baselines=baselines, rmse=rmse, errors=errors, notes=notes)
+        return replace(self, baselines=baselines, measures=measures, errors=errors, notes=notes)

@@ -18,8 +18,8 @@ from seqattn.analysis.evaluation.forecasts import (
 from seqattn.analysis.evaluation.plugin_metrics import PluginMetrics
 from seqattn.analysis.evaluation.references import ReferenceLosses
 from seqattn.data import Sequences
+from seqattn.data.measures import VectorScores, scores_of
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
-from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Floats, valid_mask
 from seqattn.models import Seq2SeqModel, WeightSemantics
 
@@ -29,13 +29,14 @@ class Evaluation:
     """The errors of a model on sequences with known targets.
 
     Attributes:
-        loss: the free-running mean squared error over all observed target cells, in the same units
-            as the losses in `references`.
-        loss_teacher_forced: the teacher-forced mean squared error.
+        loss: the loss over all observed target cells, in the same units as the losses in
+            `references`: the free-running mean squared error of vectors, the teacher-forced
+            cross-entropy of symbols.
+        loss_name: the name of the loss.
+        loss_teacher_forced: the loss with teacher forcing.
         loss_by_step: the free-running loss of each target step; None for a step without observed
             cells.
-        rmse: the free-running root mean squared error of each target feature, in the units of the
-            data; None for a feature without observed cells.
+        measures: the measures of the model by name; see `seqattn.data.measures`.
         references: the reference losses of the sequences.
         attention: the attention metrics; None if the model has no attention, or if its weights are
             signed read strengths.
@@ -47,9 +48,10 @@ class Evaluation:
     """
 
     loss: float
+    loss_name: str
     loss_teacher_forced: float
     loss_by_step: list[float | None]
-    rmse: list[float | None]
+    measures: dict[str, Any]
     references: ReferenceLosses
     attention: AttentionMetrics | None
     features: tuple[str, ...]
@@ -73,6 +75,7 @@ class Evaluation:
         references = self.references
         plain = {
             "loss": self.loss,
+            "loss_name": self.loss_name,
             "loss_teacher_forced": self.loss_teacher_forced,
             "loss_by_step": self.loss_by_step,
             "noise_floor": references.noise_floor,
@@ -83,7 +86,13 @@ class Evaluation:
             "beats_best_baseline": self.loss < references.baselines[self.best_baseline],
             "scaled": self.scaled,
             "features": list(self.features),
-            "rmse": {THIS_MODEL: self.rmse, **references.rmse},
+            "measures": self.measures,
+            "baseline_measures": references.measures,
+            "rmse": {
+                name: each["rmse"]
+                for name, each in ((THIS_MODEL, self.measures), *references.measures.items())
+                if "rmse" in each
+            },
             "attention": None if self.attention is None else self.attention.as_plain(),
             **({"units": dict(references.units)} if references.units else {}),
         }
@@ -111,7 +120,6 @@ def evaluate(
         on_chunk: a function that is called with each chunk of free-running forecasts.
     """
     metrics = _CrossAttentionMetrics(part)
-    scale = part.target_space.scale
 
     def score_chunks() -> Iterator[tuple[slice, Floats]]:
         chunks = forecast_chunks(model, part, part.target_steps, with_attention=True)
@@ -121,24 +129,28 @@ def evaluate(
             chunk.emit_attention(metrics.add)
             yield chunk.places, chunk.values
 
-    sums = ErrorSums(part, scale, by_step=True)
+    scores = scores_of(part.target_space, part)
     own_metrics = PluginMetrics()
     for chunk in pair_with_targets(part, score_chunks()):
-        sums.add(*chunk)
+        scores.add_free_running(*chunk)
         own_metrics.add(*chunk[1:])
-    forced = ErrorSums(part, scale)
     for chunk in pair_with_targets(part, teacher_forced_chunks(model, part)):
-        forced.add(*chunk)
+        scores.add_teacher_forced(*chunk)
     return Evaluation(
-        loss=sums.loss,
-        loss_teacher_forced=forced.loss,
-        loss_by_step=sums.by_step,
-        rmse=sums.rmse,
+        loss=scores.loss,
+        loss_name=part.target_space.loss_name,
+        loss_teacher_forced=scores.loss_teacher_forced,
+        loss_by_step=scores.loss_by_step,
+        measures=scores.measures,
         references=references,
         attention=metrics.result(),
         features=part.target_features,
         scaled=not part.is_identity,
-        errors=None if references.in_sample is None else Errors.of_sums(sums, references.in_sample),
+        errors=(
+            None
+            if references.in_sample is None or not isinstance(scores, VectorScores)
+            else Errors.of_sums(scores.sums, references.in_sample)
+        ),
         plugin_metrics=own_metrics.results(),
     )
 

@@ -12,7 +12,7 @@ from typing import cast, get_args
 import torch
 from torch import Tensor
 
-from seqattn.config import Config, extension, load_plugin, resolve
+from seqattn.config import Config, load_plugin, plugins, resolve
 from seqattn.errors import ConfigError, SeqattnError, UsageError, counted
 from seqattn.experiments.contract import task_checks
 from seqattn.experiments.contract.case import (
@@ -440,7 +440,7 @@ def check_plugin(
     """
     source = load_plugin(plugin)
     found = [  # of the plugin, or of a module of its package
-        each for each in extension.REGISTERED.values()
+        each for each in plugins.REGISTERED.values()
         if f"{each.source.module}.".startswith(f"{source.module}.")
     ]  # fmt: skip
     if not found:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.config import ScoreConfig, as_plain, name_of
-from seqattn.config.extension import OWNERS
+from seqattn.config.plugins import OWNERS
 from seqattn.errors import CheckpointError, DataError, UsageError, counted
 from seqattn.report.content.examples import examples_content, pack_points
 from seqattn.report.content.live_differences import PageRun, describe_differences, find_conflict

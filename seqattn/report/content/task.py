@@ -7,10 +7,24 @@ from typing import Any, assert_never
 
 from numpy.typing import NDArray
 
-from seqattn.config import Config, Copy, Lag, OwnFile, Polygons, Recall, Reverse, Sort, Squares
+from seqattn.config import (
+    Config,
+    Copy,
+    Dates,
+    Grammar,
+    Lag,
+    Numbers,
+    OwnFile,
+    Polygons,
+    Recall,
+    Reverse,
+    Sort,
+    Squares,
+)
 from seqattn.data.baselines import DRIFT, LAST_POINT, NOISE_FLOOR, TRAINING_MEAN
 from seqattn.data.least_squares import LEAST_SQUARES
 from seqattn.data.plugin_tasks import PLUGIN_TASKS
+from seqattn.data.tasks import Task
 from seqattn.errors import CheckpointError, counted
 from seqattn.runs import RunFolder
 
@@ -57,9 +71,7 @@ def describe_task_of(folder: RunFolder, config: Config | None) -> str:
         return ""
 
 
-def describe_task(
-    task: Squares | Polygons | Copy | Reverse | Sort | Recall | Lag,
-) -> str:
+def describe_task(task: Task) -> str:
     """Return sentences that say what the source of a generated task is and what the forecast must
     be. For a plugin task, return one sentence, which only names the task."""
     if type(task) in PLUGIN_TASKS:
@@ -81,6 +93,21 @@ def describe_task(
                 f"The source has {_range(task.min_pairs, task.pairs)} pairs of points, a key and"
                 " its value, and at the end one of the keys again. The forecast must be the value"
                 " of this key."
+            )
+        case Dates():
+            return (
+                "The source is a date in one of six human formats, character by character; the"
+                " output must be the same date in the form 2014-03-09."
+            )
+        case Numbers():
+            return (
+                f"The source is a number of at most {task.digits} digits; the output must say it in"
+                f" {task.language.capitalize()} words, split into their parts."
+            )
+        case Grammar():
+            return (
+                "The source is a sentence of English words; the output must say it in an artificial"
+                " language, whose verb comes last and whose adjectives follow their noun."
             )
         case _:
             assert_never(task)
