@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from seqattn.config.keys import (
     SectionType,
     all_keys,
+    choices,
     field_variants,
     sections_at,
     selecting_key,
@@ -73,7 +74,8 @@ def _describe(error: ErrorDetails, content: Mapping[str, Any]) -> tuple[KeyPath,
                 " FILE."
             ) * ("noun" in context)
         case "literal_error":
-            return path, _not_a_choice(_literal_options(context["expected"]), given)
+            section, _ = _section_of(path, content)
+            return path, _not_a_choice(choices(section.model_fields[path[-1]]), given)
         case "missing_name":
             others = f" beside {', '.join(map(str, given))}" if given else ""
             names = ", ".join(context["choices"])
@@ -264,13 +266,6 @@ def _not_a_choice(allowed: Sequence[str], given: Any) -> str:
         head = f"expected one of {', '.join(allowed)}; got {describe_value(given)}."
     close = nearest(given, allowed) if isinstance(given, str) else None
     return f"{head} Did you mean {close}?" if close else head
-
-
-def _literal_options(expected: str) -> list[str]:
-    """Convert pydantic's text "'a', 'b' or 'c'" to a list of the choices."""
-    spelt = {"True": "true", "False": "false"}
-    options = [option.strip("'") for option in expected.replace(" or ", ", ").split(", ")]
-    return [spelt.get(option, option) for option in options]
 
 
 def count_mistakes(mistakes: int) -> str:
