@@ -336,6 +336,10 @@ def sample(
     except DataError as error:
         raise UsageError(str(error)) from None
     sequences = getattr(load_data(task), part)
+    if sequences.source_space.symbols:
+        raise UsageError(
+            f"{config}: its sequences are symbols; only sequences of vectors can be written."
+        )
     is_continuation = isinstance(task, Squares | Polygons | Lag)
     content, cut = write_sequences(sequences, form, wide=wide, is_continuation=is_continuation)
     write_output(output, content)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 MAX_FEATURES_SHOWN = 3
 MEASURES = ("mae", "rmse", "mase")
+SYMBOL_MEASURES = ("exact_match", "symbol_error_rate")
 
 
 def add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
@@ -22,7 +23,9 @@ def add_error_columns(table: Table, scored: Mapping[str, Any]) -> None:
         scored: the content of `summary.json`, or the result of `Evaluation.as_plain`.
     """
     scaled, features = scored["scaled"], scored["features"]
-    table.add_column("MSE, scaled" if scaled else "mean squared error", justify="right")
+    table.add_column("MSE, scaled" if scaled else scored["loss_name"], justify="right")
+    for measure in SYMBOL_MEASURES if SYMBOL_MEASURES[0] in scored["measures"] else ():
+        table.add_column(measure.replace("_", " "), justify="right")
     if scored.get("metrics") is not None:
         name = _heading(scored, features[0])
         headings = (
@@ -48,6 +51,8 @@ def error_cells(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
         name: the name of the forecast, which is "this model" or the name of a baseline.
     """
     cells = [f"{loss:.4f}"]
+    if name == "this model":
+        cells += _measure_cells(scored["measures"])
     metrics = scored.get("metrics")
     if metrics is not None:
         if name in metrics["errors"]:
@@ -60,6 +65,20 @@ def error_cells(scored: Mapping[str, Any], loss: float, name: str) -> list[str]:
         cells += ["not observed" if error is None else f"{error:.4g}"
                   for error in scored["rmse"][name][:MAX_FEATURES_SHOWN]]  # fmt: skip
     return cells
+
+
+def _measure_cells(measures: Mapping[str, Any]) -> list[str]:
+    return [f"{measures[measure]:.2%}" for measure in SYMBOL_MEASURES if measure in measures]
+
+
+def measure_rows(scored: Mapping[str, Any]) -> list[list[str]]:
+    """Return a row for each baseline that has measures of symbols, but no loss.
+
+    Args:
+        scored: the content of `summary.json`, or the result of `Evaluation.as_plain`.
+    """
+    rows = [(name, _measure_cells(each)) for name, each in scored["baseline_measures"].items()]
+    return [[name, "", *cells] for name, cells in rows if cells]
 
 
 def feature_tables(scored: Mapping[str, Any]) -> list[Table]:

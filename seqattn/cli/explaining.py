@@ -131,6 +131,7 @@ def explain_command(
     from seqattn.runs.array_files import sequence_titles
 
     _, trained = open_run(run)
+    _ = trained.spec.vectors  # raises a UsageError for a model of symbols
     require_attention(run, trained.config.model)
     part, step = load_splits(trained).test, options.step
     sequence = part.select(example_slice(options.example, len(part)))

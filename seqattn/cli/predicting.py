@@ -14,7 +14,7 @@ from seqattn.cli.options import InputOptions, JsonFlag, RunArgument, StepCount, 
 from seqattn.cli.output import check_stdout, note, show
 from seqattn.cli.result_tables import print_evaluation
 from seqattn.cli.stop_signals import end_on_closed_pipe
-from seqattn.errors import UsageError
+from seqattn.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation.forced_weights import ForecastOverride
@@ -112,10 +112,11 @@ def predict(
     options: ForecastOptions,
     files: ForecastFiles,
 ) -> None:
-    """Forecast the next steps of sequences.
+    """Forecast the next steps of sequences, or translate lines of text.
 
     The command forecasts all test sequences of RUN, test sequence K only (--example K), or your own
-    sequences (--input).
+    sequences (--input). If RUN was trained on symbols, the command reads lines of text from a file
+    (--input) or from standard input, and writes a line for each.
     """
     input_file = source.input_file
     if input_file is not None and options.example is not None:
@@ -134,6 +135,7 @@ def predict(
         {**protected_files(run, input_file), "--attention-override": options.rows_file},
     )
 
+    from seqattn.analysis.evaluation import free_run
     from seqattn.analysis.evaluation.forced_weights import parse_override
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
@@ -143,6 +145,9 @@ def predict(
     _, trained = open_run(run, options.epoch)
     if files.attention is not None or override is not None:
         require_attention(run, trained.config.model)
+    if trained.spec.target.symbols and options.example is None:
+        _predict_lines(trained, input_file, files, options)
+        return
     steps = options.steps or trained.spec.target_length
     if input_file is not None:
         reader = inputs.input_reader(trained, source.reading)
@@ -151,8 +156,48 @@ def predict(
     part = load_splits(trained).test
     if options.example is not None:
         part = part.select(example_slice(options.example, len(part)))
+    if trained.spec.target.symbols:
+        result = free_run(trained.model, part, part.target_steps, with_attention=False)
+        show(trained.spec.target.text(result.values[0]))
+        return
     writer = inputs.ForecastWriter(files.path, form, trained, part.target_features)
     _predict_part(trained, part, steps, (mode, override), files.attention, writer)
+
+
+def _predict_lines(
+    trained: LoadedModel, input_file: Path | None, files: ForecastFiles, options: ForecastOptions
+) -> None:
+    """Write the output for each line of a file or of standard input.
+
+    Raises:
+        UsageError: if an option applies to sequences of vectors only.
+    """
+    import sys
+
+    from seqattn.analysis.evaluation.texts import translate
+    from seqattn.runs.storage import write_output
+
+    if files.form or files.attention or options.attention_override:
+        raise UsageError(
+            "--format, --attention and --attention-override apply to sequences of vectors; a model"
+            " of symbols writes one line of text for each line that it reads."
+        )
+    is_pipe = input_file is None or str(input_file) == "-"
+    name = "standard input" if is_pipe else str(input_file)
+    if is_pipe and sys.stdin.isatty():
+        note("Type a line and press Enter; end with Ctrl+D.")
+    try:
+        lines = sys.stdin if is_pipe else Path(name).read_text(encoding="utf-8").splitlines()
+        outputs = translate(trained, lines, options.steps, note, name=name)
+        if files.path is not None:
+            write_output(files.path, "".join(f"{line}\n" for line in outputs).encode())
+            return
+        for line in outputs:
+            show(line)
+    except OSError as error:
+        raise DataError(f"{name}: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: is not UTF-8 text ({error.reason}).") from None
 
 
 def _predict_part(

@@ -9,7 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.cli.error_tables import add_error_columns, error_cells, feature_tables
+from seqattn.cli.error_tables import (
+    add_error_columns,
+    error_cells,
+    feature_tables,
+    measure_rows,
+)
 from seqattn.cli.output import escape_controls, plain_console, print_lines, show
 from seqattn.errors import counted
 
@@ -38,13 +43,16 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     table.add_column("on the test sequences")
     add_error_columns(table, summary)
     floor = summary["noise_floor"]
-    rows = [("this model, free running", summary["test_loss"], "this model", "bold")]
+    label = "this model" if summary["loss_name"] == "cross-entropy" else "this model, free running"
+    rows = [(label, summary["test_loss"], "this model", "bold")]
     for losses in (summary["baselines"], summary["fitted"]):
         rows += [(name, loss, name, "") for name, loss in losses.items()]
     if floor is not None:
         rows.append((NOISE_FLOOR, floor, "", ""))
     for label, loss, name, style in sorted(rows, key=lambda row: row[1]):
         table.add_row(label, *error_cells(summary, loss, name), style=style)
+    for row in measure_rows(summary):
+        table.add_row(*row)
     console.print(table)
     for each in feature_tables(summary):
         console.print(each)
@@ -239,19 +247,27 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("")
     add_error_columns(table, scored)
-    table.add_row("free running", *error_cells(scored, scored["loss"], "this model"), style="bold")
-    table.add_row("teacher-forced", f"{scored['loss_teacher_forced']:.4f}")
+    is_forced = scored["loss_name"] == "cross-entropy"
+    way = "teacher-forced" if is_forced else "free running"
+    table.add_row(
+        "this model" if is_forced else way, *error_cells(scored, scored["loss"], "this model"),
+        style="bold",
+    )  # fmt: skip
+    if not is_forced:
+        table.add_row("teacher-forced", f"{scored['loss_teacher_forced']:.4f}")
     table.add_section()
     by_step = list(enumerate(scored["loss_by_step"], start=1))
     every = max(1, -(-len(by_step) // 16))
     for step, loss in by_step[::every]:
         cell = "not observed" if loss is None else f"{loss:.4f}"
-        table.add_row(f"free running, target step {step}", cell)
+        table.add_row(f"{way}, target step {step}", cell)
     table.add_section()
     for name, loss in sorted(scored["baselines"].items(), key=lambda pair: pair[1]):
         table.add_row(name, *error_cells(scored, loss, name))
     for name, loss in scored["fitted"].items():
         table.add_row(name, *error_cells(scored, loss, name))
+    for row in measure_rows(scored):
+        table.add_row(*row)
     if scored["noise_floor"] is not None:
         table.add_section()
         table.add_row("noise floor", f"{scored['noise_floor']:.4f}")

@@ -29,8 +29,8 @@ from seqattn.data.sequences import Sequences
 from seqattn.data.spaces import Space
 from seqattn.data.tokens import END, Tokens
 
-FREQUENCIES = "symbol frequencies"
-BIGRAMS = "symbol frequencies after the previous symbol (fitted)"
+FREQUENCIES = "unigram model"
+BIGRAMS = "bigram model (fitted)"
 COPY, MOST_FREQUENT = "copy of the source", "most frequent target"
 
 

@@ -17,7 +17,6 @@ from seqattn.data.chunk import Chunk, Ragged, Where, step_text, to_offsets
 from seqattn.data.reading import Reading
 from seqattn.data.sequences import Integers, row_blocks
 from seqattn.data.spacing import Frequency, Spacing
-from seqattn.data.undashed import as_dashed_date
 from seqattn.errors import DataError, counted
 
 
@@ -328,7 +327,6 @@ class _Regularizer:
         gaps = np.flatnonzero(steps != 1)
         if not gaps.size:
             return
-        self._check_for_undashed_dates(int(gaps[0]))
         series_index = np.searchsorted(offsets, gaps, side="right") - 1
         if config.missing == "drop_sequence" and config.window is None:
             self.dropped[series_index] = True
@@ -345,19 +343,6 @@ class _Regularizer:
                 f" {int(more.sum()):,} rows more between {len(order):,}. {UNEVEN}"
             )
         self._insert(more, order, spacing)
-
-    def _check_for_undashed_dates(self, at: int) -> None:
-        assert self.chunk.order is not None
-        found = as_dashed_date(self.chunk.order)
-        if found is not None:
-            kind, written = found
-            first, second = self.chunk.order[at : at + 2]
-            one, other = step_text(first), step_text(second)
-            raise DataError(
-                f"{self.name}: steps such as {step_text(self.chunk.order[0])} look like {kind},"
-                f" and as numbers {one} and {other} are {step_text(second - first)} apart. Write"
-                f" them as {written}. {UNEVEN}"
-            )
 
     def _raise_gap(self, at: int, k: int, is_odd: bool, or_set: str) -> None:
         assert self.chunk.order is not None and self.spacing is not None

@@ -30,7 +30,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -231,11 +231,18 @@ class Space(ABC):
 
     names: tuple[str, ...]
     units: Units
+    loss_name: ClassVar[str]
+    """Name of the loss."""
 
     @property
     def vocabulary_size(self) -> int:
         """Number of symbols, or 0 if the steps are not symbols."""
-        return 0
+        return len(self.symbols)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols by number; empty if the steps are not symbols."""
+        return ()
 
     @property
     @abstractmethod
@@ -295,6 +302,10 @@ class Space(ABC):
         say where a sequence ends."""
         return values
 
+    def text(self, values: NDArray[Any]) -> str:
+        """Return the steps (L, F) of a sequence as text, up to its end."""
+        return " ".join(f"{value:g}" for value in np.ravel(values))
+
     @abstractmethod
     def as_plain(self) -> dict[str, Any]:
         """Return JSON-serializable data that preserves every number exactly."""
@@ -310,6 +321,7 @@ class Vectors(Space):
         units: unit of each feature that has a unit, by feature name.
     """
 
+    loss_name = "mean squared error"
     names: tuple[str, ...]
     scaling: Scaling
     units: Units = field(default_factory=dict)

@@ -82,7 +82,9 @@ class DataSpec:
             UsageError: if they are not.
         """
         if not (isinstance(self.source, Vectors) and isinstance(self.target, Vectors)):
-            raise UsageError("this works for sequences of vectors only.")
+            raise UsageError(
+                "The steps of this run are symbols; this works for sequences of vectors only."
+            )
         return self.source, self.target
 
     @property

@@ -49,7 +49,8 @@ class Tokens(Space):
         units: always empty.
     """
 
-    symbols: tuple[str, ...]
+    loss_name = "cross-entropy"
+    symbols: tuple[str, ...] = SPECIAL
     unit: Unit = "word"
     lowercase: bool = False
     names: tuple[str, ...] = ("symbol",)
@@ -97,10 +98,6 @@ class Tokens(Space):
     def number_of(self) -> Mapping[str, int]:
         """Number of each symbol."""
         return {symbol: k for k, symbol in enumerate(self.symbols)}
-
-    @property
-    def vocabulary_size(self) -> int:
-        return len(self.symbols)
 
     @property
     def is_identity(self) -> bool:

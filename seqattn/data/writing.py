@@ -415,6 +415,16 @@ def _json_number(value: np.floating) -> float | None:
     return float(str(value)) if np.isfinite(value) else None
 
 
+def vocabulary_arrays(part: Sequences) -> dict[str, NDArray[np.generic]]:
+    """Return the symbols of the source and of the target by number, for an NPZ file; empty for
+    vectors."""
+    sides = (("source", part.source_space), ("target", part.target_space))
+    return {
+        f"{side}_vocabulary": np.array(list(space.symbols), dtype=np.str_)
+        for side, space in sides if space.symbols
+    }  # fmt: skip
+
+
 def forecast_arrays(
     part: Sequences, forecast: Floats, *, with_target: bool
 ) -> dict[str, NDArray[np.generic]]:
@@ -442,6 +452,7 @@ def forecast_arrays(
         **({} if part.source_observed is None else {"source_observed": part.source_observed}),
         "forecast": mask_padding(forecast, part.target_keep) if with_target else forecast,
     }
+    arrays |= vocabulary_arrays(part)
     if with_target:
         arrays["target"] = np.where(part.target_cells, part.target, np.nan)
         arrays["target_lengths"] = part.target_lengths

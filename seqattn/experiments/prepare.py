@@ -73,8 +73,20 @@ def check_fixed_lengths(config: Config, data: Splits) -> None:
     Raises:
         DataError: if `model.skip` is `linear`, and lengths differ.
     """
+    spaces = data.train.source_space, data.train.target_space
+    has_symbols = any(space.symbols for space in spaces)
+    if getattr(config.model, "embedding", None) is not None and not has_symbols:
+        raise ConfigError(
+            "model.embedding: the steps of these data are vectors, which have no embedding. Set"
+            " model.embedding=null."
+        )
     if config.model.skip == "none":
         return
+    if has_symbols:
+        raise ConfigError(
+            f"model.skip: {config.model.skip} maps vectors, but the steps of these data are"
+            " symbols. Set model.skip=none."
+        )
     shown, is_fixed = [], True
     for side in ("source", "target"):
         parts = (data.train, data.validation, data.test)

@@ -117,6 +117,7 @@ def export(
     if export_format == "onnx":
         _require_libraries()
     _, trained = open_run(run)
+    _ = trained.spec.vectors  # raises a UsageError for a model of symbols
     _, checkpoint = find_run(run)
     T = steps or trained.spec.target_length
     max_length = trained.model.max_length

@@ -204,6 +204,7 @@ class Seq2SeqModel(nn.Module, ABC):
         override: AttentionOverride | None = None,
     ) -> ModelOutput:
         """Forecast `steps` steps from the source alone (free running, also called autoregressive).
+        If the steps say where a sequence ends, the forecast stops when all sequences have ended.
 
         Args:
             source: the sources (..., N, S, F). Values after the last valid step have no effect.

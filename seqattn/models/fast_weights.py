@@ -39,6 +39,7 @@ from seqattn.errors import UsageError
 from seqattn.models.attention import AttentionOverride
 from seqattn.models.base import RNG, AttentionMap, FeatureSpec, ModelOutput, Seq2SeqModel
 from seqattn.models.layers import LayerNorm, Linear, matmul
+from seqattn.models.modality import Endings
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -268,7 +269,7 @@ class FastWeightsModel(Seq2SeqModel):
         *_, S, _ = source.shape
         use_matrix = self._use_matrix(S, steps, with_attention)
         memory, state, decoder_input = self.encode(source, source_lengths, use_matrix=use_matrix)
-        modality = self.target_modality
+        modality, endings = self.target_modality, Endings(self.target_modality)
         values, weights = list[Tensor](), list[Tensor]()
         for skip in self.skip_outputs(source, source_lengths, [1] * steps):
             projected = self.decoder_input(modality.embed(decoder_input))
@@ -278,6 +279,8 @@ class FastWeightsModel(Seq2SeqModel):
             values.append(output)
             if read_weights is not None:
                 weights.append(read_weights[..., :S])
+            if endings.add(decoder_input):
+                break
         return _strength_output(values, weights if with_attention else [])
 
     def _use_matrix(self, S: int, T: int, with_attention: bool) -> bool:

@@ -112,6 +112,9 @@ class Modality(nn.Module, ABC):
 
     input_width: int
     output_width: int
+    is_scored_free_running = True
+    """Whether the loss of validation is computed in free running. For symbols, the probability of a
+    true symbol after a wrong one says little."""
 
     @abstractmethod
     def embed(self, steps: Tensor) -> Tensor:
@@ -180,6 +183,26 @@ class Modality(nn.Module, ABC):
         return total / (keep.sum(dim=(-2, -1)).clamp(min=1) * target.shape[-1])
 
 
+class Endings:
+    """Which sequences of a free-running forecast have ended.
+
+    Args:
+        modality: the modality of the target.
+    """
+
+    def __init__(self, modality: Modality) -> None:
+        self.modality = modality
+        self.ended: Tensor | None = None
+
+    def add(self, steps: Tensor) -> bool:
+        """Add the next steps (..., N, F), and return whether all sequences have ended."""
+        ended = self.modality.has_ended(steps)
+        if ended is None:
+            return False
+        self.ended = ended if self.ended is None else self.ended | ended
+        return bool(self.ended.all())
+
+
 class VectorModality(Modality):
     """Steps that are vectors of F numbers. The network reads and writes the numbers themselves, and
     the error of a cell is the squared difference. There are no parameters.
@@ -229,6 +252,8 @@ class TokenModality(Modality):
         width: width E of an embedded symbol.
         tied: whether the output layer uses the vectors of the embedding as its weights.
     """
+
+    is_scored_free_running = False
 
     def __init__(self, symbols: int, width: int, *, tied: bool = False) -> None:
         super().__init__()

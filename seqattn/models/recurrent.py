@@ -50,6 +50,7 @@ from seqattn.models.base import (
 )
 from seqattn.models.cells import Bidirectional, Cell, CellFactory, cell_factory, last_valid
 from seqattn.models.layers import Linear, concat_features
+from seqattn.models.modality import Endings
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -270,12 +271,15 @@ class RecurrentModel(Seq2SeqModel):
             self.attention_shape()  # raises a UsageError for a model without attention
             memory = replace(cast("AttentionMemory", memory), intervention=override.start())
         values, attended = list[Tensor](), list[AttentionOutput]()
+        endings = Endings(self.target_modality)
         for skip in self.skip_outputs(source, source_lengths, [1] * steps):
             output, attention, state = self.step(decoder_input, state, memory)
             values.append(output if skip is None else output + skip)
             decoder_input = self.target_modality.read(values[-1].select(-2, 0))
             if with_attention and attention is not None:
                 attended.append(attention)
+            if endings.add(decoder_input):
+                break
         return _build_output(values, attended, self.attention, with_attention)
 
     def step(

@@ -41,6 +41,7 @@ from seqattn.models.base import (
 )
 from seqattn.models.cells import last_valid
 from seqattn.models.layers import LayerNorm, Linear, at_least_float32
+from seqattn.models.modality import Endings
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -459,6 +460,7 @@ class TransformerModel(Seq2SeqModel):
         caches: Sequence[KVCache | None] = [None] * len(self.decoder)
         self_weights, cross_weights = list[list[Tensor]](), list[list[Tensor]]()
         decoder_input, values = start.start_token, list[Tensor]()
+        endings = Endings(self.target_modality)
         for t, skip in enumerate(self.skip_outputs(source, source_lengths, [1] * steps)):
             output, over_target, over_source, caches = self.step(
                 decoder_input, start.memory, start.keep, caches, with_weights=with_attention,
@@ -470,6 +472,11 @@ class TransformerModel(Seq2SeqModel):
             self_weights.append([F.pad(weights, later) for weights in over_target])
             cross_weights.append(over_source)
             values.append(output)
+            if endings.add(decoder_input):
+                break
+        self_weights = [  # without the steps after the end
+            [weights[..., : len(values)] for weights in layers] for layers in self_weights
+        ]
 
         def by_layer(weights: list[list[Tensor]]) -> list[Tensor]:
             return [torch.cat(layer, dim=-2) for layer in zip(*weights, strict=True)]

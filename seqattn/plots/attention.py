@@ -83,6 +83,7 @@ def attention_figure(
     source_lengths: Sequence[int] | None = None,
     alignment: Sequence[NDArray[np.int64]] | None = None,
     layout: Layout = Layout(),
+    names: Sequence[tuple[Sequence[str] | None, Sequence[str] | None]] = (),
 ) -> Figure:
     """Draw heatmaps of attention weights, one per panel, with a common color scale.
 
@@ -108,16 +109,21 @@ def attention_figure(
         alignment: for each panel, the true column of each row, or -1 if a row has none. The true
             columns are outlined. None if the alignment is unknown.
         layout: the scale and the arrangement of the panels.
+        names: for each panel, the names of its rows and the names of its columns; None to number
+            them. Empty to number those of every panel.
     """
+    names = names or [(None, None)] * len(weights)
     if source_lengths is None:
         source_lengths = [int(np.isfinite(panel).any(axis=0).sum()) for panel in weights]
     scale = _ColorScale(weights, signed, layout.max_weight)
     size, shape = _panel_sizes(weights, layout.columns)
     figure, panels = panel_grid(shape, len(weights))
     is_aligned = alignment is not None
-    for axes, panel, title, length in zip(panels, weights, titles, source_lengths, strict=True):
+    for axes, panel, title, length, of_axes in zip(
+        panels, weights, titles, source_lengths, names, strict=True
+    ):
         _draw_heatmap(axes, panel, scale)
-        _set_ticks(axes, panel, kind, index_offsets(kind, length, is_aligned=is_aligned))
+        _set_ticks(axes, panel, kind, index_offsets(kind, length, is_aligned=is_aligned), of_axes)
         axes.set_title(title, fontsize=TITLE_SIZE)
     for axes, aligned in zip(panels, alignment or (), strict=False):
         _outline_cells(axes, aligned)
@@ -275,17 +281,28 @@ def _draw_heatmap(axes: Axes, weights: Weights, scale: _ColorScale) -> None:
                           color=scale.text_color_on(float(weight)))  # fmt: skip
 
 
-def _set_ticks(axes: Axes, weights: Weights, kind: str, offsets: tuple[int, int]) -> None:
-    """Number the rows and the columns of a heatmap.
+def _set_ticks(
+    axes: Axes, weights: Weights, kind: str, offsets: tuple[int, int],
+    names: tuple[Sequence[str] | None, Sequence[str] | None],
+) -> None:  # fmt: skip
+    """Name or number the rows and the columns of a heatmap.
 
     Args:
         weights: the weights, (rows, columns).
         kind: the kind of heatmap; see `attention_figure`.
         offsets: the number of points before the first row, and the number of points before the
             first column; see `index_offsets`.
+        names: the names of the rows and of the columns; None to number them.
     """
     is_from_1 = kind in ("cross", "relative") and offsets[0] == 0
-    for axis, count, offset in zip((axes.yaxis, axes.xaxis), weights.shape, offsets, strict=True):
+    for axis, count, offset, of_axis in zip(
+        (axes.yaxis, axes.xaxis), weights.shape, offsets, names, strict=True
+    ):
+        if of_axis is not None:
+            axis.set_ticks(range(count), [name.replace("$", r"\$") for name in of_axis])
+            if axis is axes.xaxis and max(map(len, of_axis), default=0) > 2:
+                axes.tick_params(axis="x", labelrotation=90)
+            continue
         if kind == "relative" and axis is axes.xaxis:
             middle = count // 2
             half = tick_positions(middle + 1, MAX_TICKS // 2)

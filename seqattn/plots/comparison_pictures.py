@@ -78,7 +78,7 @@ def _loss_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -
         [np.array(list(variant.losses.values())) for variant in variants],
         [(each.median, *(each.median_interval or (math.nan, math.nan))) for each in summaries],
         lines=lines, title=f"{result.name}: test loss of {seeds}", unit=result.unit_text,
-        no_interval_reason=NO_INTERVAL_REASON,
+        loss_name=result.loss_name, no_interval_reason=NO_INTERVAL_REASON,
     ))  # fmt: skip
 
 
@@ -92,6 +92,7 @@ def _curve_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
         title=f"{result.name}: validation loss, free running"
         + " (runs that stopped early keep their last loss)" * early,
         unit=result.unit_text if result.same_training_units else OWN_UNITS,
+        loss_name=result.loss_name,
     ))  # fmt: skip
 
 
@@ -151,7 +152,7 @@ def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
         reference=(TRAINING_MEAN, np.array(list(means)), np.array(list(means.values())))
         if means else None,
         title=f"{result.name}: medians over seeds" + f"; {lost} runs diverged" * bool(lost),
-        unit=result.unit_text,
+        unit=result.unit_text, loss_name=result.loss_name,
     ))  # fmt: skip
 
 

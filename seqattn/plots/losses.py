@@ -39,6 +39,7 @@ MIN_SHARE = 1e-6
 """A reference loss below this share of the smallest loss is not drawn, because the axis would then
 leave too little space for the other losses."""
 NOT_DRAWN = "not on the log scale"
+SQUARED_ERROR = "mean squared error"
 NOISE_FLOOR = "noise floor"
 MAX_NAME_LETTERS = 34  # longer names of variants are shortened
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
@@ -137,6 +138,7 @@ def loss_figure(
     baseline: tuple[str, float] | None,
     title: str,
     scaled: bool = False,
+    loss_name: str = SQUARED_ERROR,
 ) -> Figure:
     """Draw the training and validation losses on a logarithmic scale.
 
@@ -145,13 +147,14 @@ def loss_figure(
     scale is linear, and every reference loss has a line.
 
     Args:
-        history: the losses, which are mean squared errors.
+        history: the losses.
         best_epoch: the epoch to mark, counted from 1; 0 to mark no epoch.
-        noise_floor: the mean squared error of a forecast that knows the sequences without noise;
-            None if it is unknown.
-        baseline: the name and the mean squared error of the best parameter-free baseline; None for
-            a figure without a baseline.
+        noise_floor: the loss of a forecast that knows the sequences without noise; None if it is
+            unknown.
+        baseline: the name and the loss of the best parameter-free baseline; None for a figure
+            without a baseline.
         scaled: whether the errors are in scaled units instead of the units of the data.
+        loss_name: the name of the loss.
     """
     figure = Figure()
     axes = figure.subplots()
@@ -167,7 +170,7 @@ def loss_figure(
     _set_loss_ticks(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
-    axes.set_ylabel(f"mean squared error{', scaled units' if scaled else ''}{scale}")
+    axes.set_ylabel(f"{loss_name}{', scaled units' if scaled else ''}{scale}")
     axes.set_title(title, loc="left", color=BLACK)
     axes.grid(axis="y", which="both", color="#e8e8e8", lw=0.6)
     axes.set_axisbelow(True)
@@ -184,12 +187,14 @@ def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int) -> None:
     epochs, validation = history.epochs, history.validation
     marker = "o" if len(epochs) < 2 else None  # a line through one point would be invisible
     axes.plot(epochs, history.training, color=GREY, lw=1.2, marker=marker, label="training")
-    axes.plot(
-        epochs, history.validation_teacher_forced, color=ORANGE, lw=1.4, ls=(0, (5, 2)),
-        marker=marker, label="validation, teacher-forced",
-    )  # fmt: skip
+    is_forced = list(validation) == list(history.validation_teacher_forced)
+    if not is_forced:
+        axes.plot(
+            epochs, history.validation_teacher_forced, color=ORANGE, lw=1.4, ls=(0, (5, 2)),
+            marker=marker, label="validation, teacher-forced",
+        )  # fmt: skip
     axes.plot(epochs, validation, color=BLUE, lw=1.8, marker=marker,
-              label="validation, free running")  # fmt: skip
+              label=f"validation, {'teacher-forced' if is_forced else 'free running'}")  # fmt: skip
     if best_epoch:
         best = validation[list(epochs).index(best_epoch)]
         axes.plot(
@@ -244,6 +249,7 @@ def comparison_figure(
     lines: Sequence[tuple[str, float]],
     title: str,
     unit: str = "",
+    loss_name: str = SQUARED_ERROR,
     no_interval_reason: str = "",
 ) -> Figure:
     """Draw the losses of several variants, with one row per variant.
@@ -282,7 +288,7 @@ def comparison_figure(
     scale = set_loss_scale(axes, losses, vertical=False)
     _draw_cut_intervals(axes, intervals)
     _set_log_ticks(axes)
-    axes.set_xlabel(f"mean squared error on the test sequences, free running{unit}{scale}")
+    axes.set_xlabel(f"{loss_name} on the test sequences{unit}{scale}")
     axes.set_title(title, loc="left")
     axes.plot([], [], "o", ms=3.6, color=BLACK, alpha=0.55, mew=0, label="a seed")
     has_intervals = any(not np.isnan(low) for _, low, _ in intervals)
@@ -324,7 +330,12 @@ def _draw_vertical_lines(
 
 @with_style
 def band_figure(
-    names: Sequence[str], losses: Sequence[NDArray[np.float64]], *, title: str, unit: str = ""
+    names: Sequence[str],
+    losses: Sequence[NDArray[np.float64]],
+    *,
+    title: str,
+    unit: str = "",
+    loss_name: str = SQUARED_ERROR,
 ) -> Figure:
     """Draw the median loss of each variant over the epochs, and a band between the quartiles.
 
@@ -351,7 +362,7 @@ def band_figure(
     _set_log_ticks(axes, vertical=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
-    axes.set_ylabel(f"mean squared error{unit}{scale}")
+    axes.set_ylabel(f"{loss_name}{unit}{scale}")
     axes.set_title(f"{title}; median and quartiles over seeds", loc="left")
     axes.legend(fontsize=8, ncols=1 + len(names) // 9)
     return figure
@@ -384,6 +395,7 @@ def sweep_figure(
     reference: tuple[str, NDArray[np.float64], NDArray[np.float64]] | None,
     title: str,
     unit: str = "",
+    loss_name: str = SQUARED_ERROR,
 ) -> Figure:
     """Draw the losses of several variants against the values of a config key.
 
@@ -413,7 +425,7 @@ def sweep_figure(
         top.plot(values, levels, color=GREY, lw=1.1, ls=DASHES[1], zorder=0, label=name)
     scale = set_loss_scale(top, [seeds for by_value in losses for seeds in by_value])
     _set_log_ticks(top, vertical=True)
-    top.set_ylabel(f"mean squared error, test\n{f'{unit}{scale}'.removeprefix(',').strip()}")
+    top.set_ylabel(f"{loss_name}, test\n{f'{unit}{scale}'.removeprefix(',').strip()}")
     top.set_title(title, loc="left")
     top.plot([], [], "o", ms=4, color=BLACK, alpha=0.5, mew=0, label="a seed")
     top.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from seqattn.errors import UsageError
+from seqattn.errors import UsageError, counted
 from seqattn.plots import (
     LossHistory,
     as_bytes,
@@ -25,8 +25,9 @@ from seqattn.plots import (
 from seqattn.plots.attention import MAP_AXES, Layout, index_offsets
 from seqattn.plots.paths import Details
 from seqattn.plots.style import FORMATS, as_gif
+from seqattn.plots.texts import shown_symbols, texts_figure
 from seqattn.runs import RunFolder
-from seqattn.runs.array_files import sequence_titles
+from seqattn.runs.array_files import sequence_titles, symbol_texts
 from seqattn.runs.storage import atomic_write, write_output
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -67,7 +68,8 @@ def figure_of_run(folder: RunFolder, path: Path) -> Figure:
         return predictions_picture(predictions, summary)
     assert path == folder.attention_picture
     titles = sequence_titles(predictions)
-    picture, _ = attention_picture(folder.read_attention(EXAMPLES), titles, EXAMPLES)
+    attention = folder.read_attention(EXAMPLES)
+    picture, _ = attention_picture({**predictions, **attention}, titles, EXAMPLES)
     return picture
 
 
@@ -107,6 +109,7 @@ def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
         baseline=min(baselines.items(), key=itemgetter(1)),
         title=f"{summary['name']}, seed {summary['seed']}: loss while training",
         scaled=summary["scaled"],
+        loss_name=summary["loss_name"],
     )
 
 
@@ -123,6 +126,8 @@ def predictions_picture(
         examples: the maximum number of sequences.
     """
     n = min(examples, len(predictions["ids"]))
+    if "target_vocabulary" in predictions:
+        return _texts_picture(predictions, summary, n)
     source, forecast = ([_without_padding(rows) for rows in predictions[key][:n]]
                         for key in ("source", "forecast"))  # fmt: skip
     # Unobserved target points and padding are NaN, so only the forecast shows the target length.
@@ -141,6 +146,23 @@ def predictions_picture(
         ],
         use_rmse=summary["scaled"], details=details,
     )  # fmt: skip
+
+
+def _texts_picture(predictions: Arrays, summary: Mapping[str, Any], n: int) -> Figure:
+    """Draw the first n test sequences of symbols, each with the output of the model."""
+    separator = "" if summary["task"] == "dates" else " "
+    lines = {
+        key: [separator.join(each) for each in symbol_texts(predictions, key, n) or []]
+        for key in ("forecast", "target")
+    }
+    sources = symbol_texts(predictions, "source", n)
+    if sources is None:
+        sources = [[f"{counted(int(length), 'step')}"] for length in predictions["source_lengths"]]
+    is_spelled = all(len(symbol) == 1 for symbol in predictions.get("source_vocabulary", [])[4:])
+    shown = [("" if is_spelled else " ").join(each) for each in sources[:n]]
+    forecast = [line.removesuffix("<end>").strip() for line in lines["forecast"]]
+    target = [line.removesuffix("<end>").strip() for line in lines["target"]]
+    return texts_figure(shown, forecast, target, sequence_titles(predictions)[:n])
 
 
 def sequence_times(predictions: Arrays, n: int) -> list[NDArray[Any]] | None:
@@ -173,6 +195,7 @@ class Panel:
             alignment is unknown.
         first_row, first_column: the number of points before the first row, and the number of points
             before the first column; see `index_offsets`.
+        row_names, column_names: the symbols of the rows and of the columns; None to number them.
     """
 
     weights: NDArray[Any]
@@ -181,6 +204,8 @@ class Panel:
     alignment: NDArray[Any] | None
     first_row: int
     first_column: int
+    row_names: Sequence[str] | None = None
+    column_names: Sequence[str] | None = None
 
 
 def attention_panels(
@@ -211,6 +236,10 @@ def attention_panels(
     )
     rows, columns = (attention[f"{side}_lengths"] for side in MAP_AXES[kind])
     alignment = attention.get("alignment") if kind == "cross" else None
+    n = min(examples, len(weights))
+    symbols = {"source": symbol_texts(attention, "source", n),
+               "target": symbol_texts(attention, "forecast", n)}  # fmt: skip
+    row_names, column_names = (symbols[side] for side in MAP_AXES[kind])
     found = []
     for k, title in zip(range(min(examples, len(weights))), titles, strict=False):
         source_length = int(attention["source_lengths"][k])
@@ -227,9 +256,19 @@ def attention_panels(
                     None if alignment is None else alignment[k][: int(rows[k])],
                     first_row,
                     first_column,
+                    _pad_names(row_names, k, int(rows[k])),
+                    _pad_names(column_names, k, int(columns[k])),
                 )
             )
     return found
+
+
+def _pad_names(symbols: list[list[str]] | None, k: int, count: int) -> list[str] | None:
+    """Return the names of `count` rows or columns of sequence k. Steps after the end have no
+    name."""
+    if symbols is None:
+        return None
+    return [*shown_symbols(symbols[k]), *[""] * count][:count]
 
 
 def _weight_key(attention: Arrays, kind: str) -> str:
@@ -305,6 +344,7 @@ def draw_panels(
         [panel.weights for panel in drawn], titles=[panel.title for panel in drawn],
         signed=str(arrays["meaning"]) == "strength", alignment=alignment or None,
         source_lengths=[panel.source_length for panel in drawn], kind=kind, layout=layout,
+        names=[(panel.row_names, panel.column_names) for panel in drawn],
     )  # fmt: skip
 
 

@@ -69,18 +69,35 @@ def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path
     with contextlib.nullcontext() if output else folder_lock(folder, remedy=OUTPUT_HINT):
         if is_many:
             result = read_comparison(path)
+            for variant in result.variants:
+                for each in list(variant.folders.values())[:1]:
+                    _check_vectors(each)
             if output is None:
                 _check_finished(result)
             content = comparison_content(
                 result, None if output is None else output.parent, live=live
             )
         else:
+            _check_vectors(RunFolder(folder))
             content = run_content(RunFolder(folder), live=live)
         target = output or folder / PAGE
         # A path may contain bytes that are not valid text. Python represents such a byte as a lone
         # surrogate.
         write_output(target, render_page(content).encode(errors="backslashreplace"))
     return target
+
+
+def _check_vectors(folder: RunFolder) -> None:
+    """Check that the steps of a run are vectors.
+
+    Raises:
+        UsageError: if they are not.
+    """
+    if folder.predictions.exists() and "target_vocabulary" in folder.read_predictions(1):
+        raise UsageError(
+            f"seqattn report: the steps of {folder.path} are symbols; the page shows sequences of"
+            " vectors only."
+        )
 
 
 def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
@@ -107,6 +124,8 @@ def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
             f" {counted(len(runs), 'folder')} were given."
         )
     folders = [RunFolder(find_run(path)[0].path) for path in runs]
+    for folder in folders:
+        _check_vectors(folder)
     write_output(output, render_page(runs_content(folders)).encode(errors="backslashreplace"))
     return output
 

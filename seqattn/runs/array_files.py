@@ -353,6 +353,24 @@ def sequence_titles(arrays: Mapping[str, NDArray[Any]], split: str = "test") -> 
     ]
 
 
+def symbol_texts(arrays: Mapping[str, NDArray[Any]], key: str, n: int) -> list[list[str]] | None:
+    """Return the symbols of the first n sequences, without padding; None for vectors.
+
+    Args:
+        arrays: arrays such as those of `predictions.npz`.
+        key: "source", "target" or "forecast".
+        n: the number of sequences.
+    """
+    vocabulary = arrays.get(f"{'source' if key == 'source' else 'target'}_vocabulary")
+    if vocabulary is None:
+        return None
+    texts = []
+    for row in arrays[key][:n, :, 0]:
+        numbers = row[np.isfinite(row)].astype(np.int64)
+        texts.append([str(vocabulary[number]) for number in numbers[numbers > 0]])
+    return texts
+
+
 def shorten_name(name: str, max_letters: int) -> str:
     """Return a name, shortened to at most `max_letters` characters. An ellipsis replaces the middle
     of a longer name, because long names often have the same beginning."""

@@ -153,6 +153,9 @@ class Summary(_EndedRun):
     above_floor: float | None
     beats_best_baseline: bool
     scaled: bool
+    loss_name: Text = "mean squared error"
+    measures: dict[str, Any] = {}
+    baseline_measures: dict[str, dict[str, Any]] = {}
     features: Annotated[list[str], Field(min_length=1)]
     units: dict[str, str] = {}
     task: Text = ""

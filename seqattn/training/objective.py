@@ -59,7 +59,8 @@ class LossFn(Protocol):
     def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Compute the free-running loss and the teacher-forced loss of each run, without gradients.
 
-        Both losses have the shape (R,), or () for a single run.
+        Both losses have the shape (R,), or () for a single run. For symbols, both are the
+        teacher-forced loss.
         """
 
 
@@ -162,14 +163,13 @@ class AutogradLoss:
     @torch.inference_mode()
     def eval_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         steps = batch.target_steps
+        forced = self._loss(batch, torch.ones(steps, dtype=torch.bool))
+        if not self.modality.is_scored_free_running:
+            return forced, forced
         free = self.model.forecast(
             batch.source, steps, source_lengths=batch.source_lengths, with_attention=False
         )
-        always_forced = torch.ones(steps, dtype=torch.bool)
-        return (
-            self.modality.loss(free.values, batch.target, batch.target_keep),
-            self._loss(batch, always_forced),
-        )
+        return self.modality.loss(free.values, batch.target, batch.target_keep), forced
 
 
 class ManualBackwardLoss:

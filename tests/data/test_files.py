@@ -453,7 +453,7 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
     refused("features a point, but there are 2 names", source=np.ones((2, 2, 3)))
     refused("it must be finite", source=np.full((1, 1, 2), np.inf))
     np.savez(file, source=np.array([[1], None], dtype=object))
-    with pytest.raises(DataError, match="contains Python objects, which are never loaded"):
+    with pytest.raises(DataError, match="Object arrays cannot be loaded"):
         read_all(file, XY)
     file.write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(DataError, match="is a damaged NPZ file"):
@@ -533,7 +533,7 @@ def test_an_archive_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None
     with zipfile.ZipFile(file) as archive, archive.open("source.npy") as inside:
         assert inside.read(len(header.getvalue()) + 3 * 2**20)[-(2**21) :] == bytes(2**21)
     assert file.stat().st_size < 2**25
-    with pytest.raises(DataError, match=r"unpacks to 2.5 GiB .*Save it as NPY"):
+    with pytest.raises(DataError, match="its uncompressed size is 2.5 GiB.*saved as NPY"):
         read_all(file, XY)
 
 
@@ -544,7 +544,7 @@ def test_a_lying_header_is_refused(tmp_path: Path) -> None:
     )
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("source.npy", header.getvalue() + bytes(64))
-    with pytest.raises(DataError, match="is truncated: according to its header"):
+    with pytest.raises(DataError, match="is a damaged NPZ file"):
         read_all(tmp_path / "a.npz", XY)
 
 

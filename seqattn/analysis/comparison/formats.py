@@ -175,7 +175,7 @@ def _shown_table(result: ComparisonResult, rows: TableRows) -> _ShownTable:
             notes = [describe_losses(result), BRACKETS, scope]
         case "runs":
             headings, cells = _run_table(result)
-            notes = [f"Mean squared errors{result.unit_text}; the test loss is of free running."]
+            notes = [describe_losses(result)]
             if result.instance_normalized:
                 notes.append(
                     "With data.normalize: instance, the validation loss is in standard deviations"

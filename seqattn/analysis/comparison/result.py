@@ -147,6 +147,12 @@ class ComparisonResult:
         return tuple(self.path / name for name in names)
 
     @property
+    def loss_name(self) -> str:
+        """The name of the loss of all variants."""
+        names = {one["loss_name"] for each in self.variants for one in each.summaries.values()}
+        return names.pop() if len(names) == 1 else "loss"
+
+    @property
     def unit_text(self) -> str:
         """The unit of the test losses, to append to a title or an axis label: `OWN_UNITS` if the
         variants have different units, and "" if the losses are in the units of the data."""

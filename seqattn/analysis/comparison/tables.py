@@ -137,7 +137,7 @@ def describe_references(result: ComparisonResult) -> str:
 
 def describe_losses(result: ComparisonResult) -> str:
     """Return a sentence about the test losses and their unit."""
-    return f"Mean squared error on the test sequences, free running{result.unit_text}."
+    return f"{result.loss_name.capitalize()} on the test sequences{result.unit_text}."
 
 
 BRACKETS = "Brackets are distribution-free 95% intervals of the median (order statistics)."

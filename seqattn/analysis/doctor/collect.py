@@ -124,6 +124,7 @@ def collect_evidence(
     Raises:
         DataError: if these test sequences contain no observed target.
     """
+    _ = trained.spec.vectors  # raises a UsageError for a model of symbols
     part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
     references = ReferenceLosses.from_splits(part, data)
@@ -171,6 +172,7 @@ def measure_overrides(trained: LoadedModel, data: Splits) -> tuple[float, dict[s
     Raises:
         DataError: if these test sequences contain no observed target.
     """
+    _ = trained.spec.vectors  # raises a UsageError for a model of symbols
     part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
     forecast = free_run(trained.model, part, part.target_steps, with_attention=False)

@@ -187,12 +187,23 @@ def forecast_chunks(
                     layer.meaning if override is None else meaning_with(override, layer.meaning)
                 )
                 layers.setdefault(layer.kind, []).append(layer.weights)
+            steps_read = model.target_modality.read(forecast.values)
+            missing = steps - steps_read.shape[-2]  # all sequences ended before the last step
+            steps_read = torch.nn.functional.pad(steps_read, (0, 0, 0, missing))
             maps = {
-                kind: torch.stack(weights, dim=-4).float().cpu() for kind, weights in layers.items()
+                kind: _pad_map(kind, torch.stack(weights, dim=-4).float().cpu(), missing)
+                for kind, weights in layers.items()
             }
-        steps_read = model.target_modality.read(forecast.values)
         values = part.target_space.trim(_to_user_units(steps_read, part, places))
         yield ForecastChunk(places, values, maps, meaning)
+
+
+def _pad_map(kind: AttentionKind, weights: Tensor, missing: int) -> Tensor:
+    """Add weights of 0 for `missing` target steps to weights (..., rows, columns)."""
+    if not missing or kind == "encoder_self":
+        return weights
+    columns = missing if kind == "decoder_self" else 0
+    return torch.nn.functional.pad(weights, (0, columns, 0, missing))
 
 
 def forecast_loss(result: FreeRunningForecast, part: Sequences) -> float | None:

@@ -88,6 +88,9 @@ class InputReader:
     config: OwnFile
     note: Callable[[str], None]
 
+    def __post_init__(self) -> None:
+        _ = self.spec.vectors  # raises a UsageError for a model of symbols
+
     @property
     def spec(self) -> DataSpec:
         return self.trained.spec

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from seqattn.analysis.evaluation.npz import Spool, StreamedArray, string_array, write_npz
 from seqattn.data import Sequences
 from seqattn.data.sequences import Floats
+from seqattn.data.writing import vocabulary_arrays
 from seqattn.runs.storage import open_atomic
 
 MAX_MEMORY_BYTES = 2**22
@@ -77,6 +78,7 @@ class ForecastSpool(Spool):
         }
         if part.alignment is not None:
             contents["alignment"] = part.alignment
+        contents |= vocabulary_arrays(part)
         with open_atomic(path) as file:
             write_npz(file, contents)
 

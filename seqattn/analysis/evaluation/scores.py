@@ -29,9 +29,11 @@ class Evaluation:
     """The errors of a model on sequences with known targets.
 
     Attributes:
-        loss: the free-running mean squared error over all observed target cells, in the same units
-            as the losses in `references`.
-        loss_teacher_forced: the teacher-forced mean squared error.
+        loss: the loss over all observed target cells, in the same units as the losses in
+            `references`: the free-running mean squared error of vectors, the teacher-forced
+            cross-entropy of symbols.
+        loss_name: the name of the loss.
+        loss_teacher_forced: the loss with teacher forcing.
         loss_by_step: the free-running loss of each target step; None for a step without observed
             cells.
         measures: the measures of the model by name; see `seqattn.data.measures`.
@@ -46,6 +48,7 @@ class Evaluation:
     """
 
     loss: float
+    loss_name: str
     loss_teacher_forced: float
     loss_by_step: list[float | None]
     measures: dict[str, Any]
@@ -72,6 +75,7 @@ class Evaluation:
         references = self.references
         plain = {
             "loss": self.loss,
+            "loss_name": self.loss_name,
             "loss_teacher_forced": self.loss_teacher_forced,
             "loss_by_step": self.loss_by_step,
             "noise_floor": references.noise_floor,
@@ -134,6 +138,7 @@ def evaluate(
         scores.add_teacher_forced(*chunk)
     return Evaluation(
         loss=scores.loss,
+        loss_name=part.target_space.loss_name,
         loss_teacher_forced=scores.loss_teacher_forced,
         loss_by_step=scores.loss_by_step,
         measures=scores.measures,

@@ -245,6 +245,13 @@ DIGITS_OF_DATES = {
     "%Y%m%d%H%M%S": (19_000_101_000_000, 20_991_231_235_959),
 }
 """The first and the last number of each format of dates without dashes."""
+SHORT_DIGITS = {
+    "%y%m%d": (10_101, 991_231, 6, 1),
+    "%Y%j": (1_900_001, 2_099_366, 7, 1),
+    "%H%M": (0, 2359, 4, 2),
+}
+"""The first and the last number of each format of dates and times that other numbers may have, the
+number of digits, and how many more steps must be equal as times than as numbers."""
 WEEKS = "%G%V"
 """Format of ISO weeks as numbers, such as 202152."""
 WEEK_NAMES = ("week", "wk", "kw", "yw", "yyyyww")
@@ -309,11 +316,13 @@ def to_time_column(table: Table, column: Column, reading: Reading) -> TimeColumn
         return TimeColumn((column.name,), column.sql, True, note)
     if reading.time_format in (None, WEEKS) and are_weeks(table, column, reading):
         return _week_column(table, column)
-    digits = _digits_of_dates(table, column, reading)
+    digits = _digits_of_dates(table, column)
     if digits is not None:
         note = f"{column.name!r} is read as dates without dashes"
         return TimeColumn((column.name,), digits[0], True, note, digits[1])
-    if reading.time_format is not None:
+    if reading.time_format is None:
+        _check_short_digits(table, column)
+    else:
         _check_format(table, column, reading.time_format)
     return TimeColumn((column.name,), column.sql, False, note)
 
@@ -404,52 +413,62 @@ def _week_column(table: Table, column: Column) -> TimeColumn:
     return TimeColumn((column.name,), sql, True, note, WEEKS)
 
 
-def _digits_of_dates(
-    table: Table, column: Column, reading: Reading, *, is_date: bool = False
-) -> tuple[str, str] | None:
+def _digits_of_dates(table: Table, column: Column) -> tuple[str, str] | None:
     """Return SQL that reads integers such as 20011229, 200112 or 2001122923 as dates, and their
-    format.
-
-    Return None if some values are not such dates from 1900 to 2099. If neither the user nor the
-    training table indicates such dates, also return None if the difference between consecutive
-    values is constant.
-
-    Args:
-        table: the rows.
-        column: a column of numbers.
-        reading: how to read the table.
-        is_date: whether only dates with a day and without a time of day are read, even if the
-            difference is constant.
-    """
-    value = column.sql
-    low, high, fraction = table.one(
-        f"SELECT min({value}), max({value}), count(*) FILTER ({value} <> round({value}))"
-        f" FROM {ROWS}"
-    )
-    if fraction or low is None:
+    format. Return None if some values are not such dates from 1900 to 2099."""
+    low, high, broken = table.measure(*column.range, column.broken_count)
+    if broken or low is None:
         return None
     forms = DIGITS_OF_DATES.items()
     form = next((form for form, (least, most) in forms if least <= low and high <= most), None)
-    if form is None or (is_date and form != "%Y%m%d"):
+    if form is None:
         return None
-    known = (
-        reading.time_format,
-        *(() if reading.trained is None else reading.trained.time_formats),
-    )
-    if not is_date and form not in known and _has_constant_steps(table, value):
-        return None
-    digits = f"CAST(CAST({value} AS BIGINT) AS VARCHAR)"
+    digits = f"CAST(CAST({column.sql} AS BIGINT) AS VARCHAR)"
     sql = f"CAST(try_strptime({digits}, {literal(form)}) AS TIMESTAMP)"
     wrong = table.one(f"SELECT count(*) FILTER ({sql} IS NULL) FROM {ROWS}")[0]
     return None if wrong else (f"({sql})", form)
 
 
-def _has_constant_steps(table: Table, value: str) -> bool:
-    (steps,) = table.one(
-        f"SELECT count(DISTINCT v - before) FROM (SELECT {value} AS v, lag({value}) OVER (ORDER BY"
-        f" {ROW}) AS before FROM {ROWS})"
-    )
-    return bool(steps < 2)
+def _check_short_digits(table: Table, column: Column) -> None:
+    """Check that integers are not dates or times of day in a format of `SHORT_DIGITS`.
+
+    They are if they are spaced more evenly as times than as numbers, or if they are days of the
+    year that are evenly spaced within each of several years.
+
+    Raises:
+        AmbiguousData: if the integers are such dates or times of day.
+    """
+    low, high, broken = table.measure(*column.range, column.broken_count)
+    for form, (least, most, size, gain) in SHORT_DIGITS.items():
+        if broken or low is None or low < least or high > most:
+            continue
+        digits = f"printf('%0{size}d', CAST({column.sql} AS BIGINT))"
+        time = f"try_strptime({digits}, {literal(form)})"
+        steps = (
+            f"(SELECT v, v - lag(v) OVER (ORDER BY v) AS dv, epoch(t - lag(t) OVER (ORDER BY v)) AS"
+            f" dt, v // 1000 = lag(v) OVER (ORDER BY v) // 1000 AS alike FROM (SELECT DISTINCT"
+            f" CAST({column.sql} AS BIGINT) AS v, {time} AS t FROM {ROWS}))"
+        )
+        wrong, shown = table.one(
+            f"SELECT count(*) FILTER (strftime({time}, {literal(form)}) IS DISTINCT FROM {digits}),"
+            f" first(strftime({time}, '{'%H:%M' if size == 4 else '%Y-%m-%d'}') ORDER BY {ROW})"
+            f" FROM {ROWS}"
+        )
+        gained, rows, within, kinds, years = table.one(
+            f"SELECT count(*) FILTER (dt = (SELECT min(dt) FROM {steps})) - count(*) FILTER (dv ="
+            f" (SELECT min(dv) FROM {steps})), count(*), count(*) FILTER (alike), count(DISTINCT"
+            f" dv) FILTER (alike), count(DISTINCT v // 1000) FROM {steps}"
+        )
+        begins_anew = size == 7 and within >= 3 and kinds == 1 and years > 1
+        if wrong or rows < 3 or not (gained >= gain or begins_anew):
+            continue
+        kind = "times of day without colons" if size == 4 else "dates without dashes"
+        raise AmbiguousData(
+            f"{table.name}: the numbers in column {column.name!r} look like {kind}. Write them as"
+            f" {shown}; or, to take the rows in order, set {setting('time', None)} and"
+            f" {setting('ignore', [column.name])}.",
+            ({"time": "none", "ignore": column.name},),
+        )
 
 
 def _has_times_of_day(table: Table, column: Column) -> bool:
@@ -502,8 +521,8 @@ def _date_sql(table: Table, column: Column, reading: Reading) -> tuple[str | Non
     if column.kind in ("time", "words"):
         date = to_time_column(table, column, reading)
         return date.sql, date.note
-    digits = _digits_of_dates(table, column, reading, is_date=True)
-    return None if digits is None else digits[0], ""
+    digits = _digits_of_dates(table, column)
+    return digits[0] if digits is not None and digits[1] == "%Y%m%d" else None, ""
 
 
 def _check_units(table: Table, names: Sequence[str], units: Sequence[str]) -> None:

@@ -133,6 +133,7 @@ def source_sequences(
             raise UsageError("observed: a DataFrame marks missing cells itself; leave it out.")
         return FrameReader.of(trained, source, message).read_sources()
     spec = trained.spec
+    _ = spec.vectors  # raises a UsageError for a model of symbols
     values, known = _read_array(source, observed, spec.source_features)
     N, S, _ = values.shape
     is_number = np.isfinite(values)

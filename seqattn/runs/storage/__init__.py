@@ -3,11 +3,11 @@ machine."""
 
 from seqattn.config.files import open_to_append, read_regular_file
 from seqattn.runs.storage.arrays import (
-    MAX_UNPACKED_BYTES,
     MIN_COMPRESSED_BYTES,
     npz_bytes,
     read_arrays,
     save_arrays,
+    unpack_arrays,
     write_arrays,
 )
 from seqattn.runs.storage.atomic import (
@@ -34,10 +34,31 @@ from seqattn.runs.storage.limits import (
 )
 
 __all__ = [
-    "LOCK_NAME", "MAX_UNPACKED_BYTES", "MIN_COMPRESSED_BYTES", "TMP_SUFFIX", "BackgroundWriter",
-    "allow_open_files", "atomic_write", "check_free_space", "check_outputs", "core_count",
-    "exclusive_lock", "folder_lock", "npz_bytes", "open_atomic", "open_to_append",
-    "output_file", "physical_memory", "read_arrays", "read_regular_file", "remove_unfinished",
-    "save_arrays", "temporary_path", "write_arrays", "write_json", "write_output",
+    "LOCK_NAME",
+    "MAX_UNPACKED_BYTES",
+    "MIN_COMPRESSED_BYTES",
+    "TMP_SUFFIX",
+    "BackgroundWriter",
+    "allow_open_files",
+    "atomic_write",
+    "check_free_space",
+    "check_outputs",
+    "core_count",
+    "exclusive_lock",
+    "folder_lock",
+    "npz_bytes",
+    "open_atomic",
+    "open_to_append",
+    "output_file",
+    "physical_memory",
+    "read_arrays",
+    "read_regular_file",
+    "remove_unfinished",
+    "save_arrays",
+    "temporary_path",
+    "unpack_arrays",
+    "write_arrays",
+    "write_json",
+    "write_output",
     "write_transaction",
 ]  # fmt: skip

@@ -77,28 +77,41 @@ def read_arrays(
         CheckpointError: if the file is missing or too large, or is not an NPZ file of plain arrays.
     """
     try:
-        with (
-            os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file,
-            zipfile.ZipFile(file) as archive,
-        ):
-            others = [name for name in archive.namelist() if not name.endswith(".npy")]
-            if others:
-                raise ValueError(f"its member {others[0]!r} is not an array")
-            members = [
-                entry for entry in archive.infolist()
-                if names is None or entry.filename.removesuffix(".npy") in names
-            ]  # fmt: skip
-            sizes = [_read_size(archive, entry, max_rows) for entry in members]
-            if sum(sizes) > MAX_UNPACKED_BYTES:
-                raise ValueError(f"its uncompressed size is {sum(sizes) / 2**30:.1f} GiB")
-            return {
-                entry.filename.removesuffix(".npy"): _read_array(archive, entry.filename, max_rows)
-                for entry in members
-            }
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            return unpack_arrays(file, max_rows, names)
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file. Has the training finished?") from None
     except Exception as error:  # a damaged archive can raise errors of five modules
         raise CheckpointError(f"{path}: cannot be read as arrays ({error}).") from None
+
+
+def unpack_arrays(
+    file: Path | IO[bytes], max_rows: int | None = None, names: Collection[str] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Read arrays of an NPZ file, as `read_arrays` does.
+
+    Raises:
+        ValueError: if a member is not an array, if two members have the same name, or if the arrays
+            are too large. A damaged archive raises errors of several modules.
+    """
+    with zipfile.ZipFile(file) as archive:
+        every = archive.namelist()
+        for k, name in enumerate(every):
+            if not name.endswith(".npy"):
+                raise ValueError(f"its member {name!r} is not an array")
+            if name in every[:k]:
+                raise ValueError(f"it has {name.removesuffix('.npy')!r} twice")
+        members = [
+            entry for entry in archive.infolist()
+            if names is None or entry.filename.removesuffix(".npy") in names
+        ]  # fmt: skip
+        sizes = [_read_size(archive, entry, max_rows) for entry in members]
+        if sum(sizes) > MAX_UNPACKED_BYTES:
+            raise ValueError(f"its uncompressed size is {sum(sizes) / 2**30:.1f} GiB")
+        return {
+            entry.filename.removesuffix(".npy"): _read_array(archive, entry.filename, max_rows)
+            for entry in members
+        }
 
 
 def _read_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, max_rows: int | None) -> int:
