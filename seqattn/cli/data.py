@@ -250,10 +250,11 @@ def _show_report(file: Path, report: FileReport) -> None:
     for side, ragged in sides:
         _show_features(side, ragged)
     if chunk.order is not None:
-        missing = report.missing_rows
+        steps = report.steps
+        missing = 0 if steps is None else steps.missing
         gaps = f", {counted(missing, 'missing row')}" if missing else ""
         spacing = f"spacing {report.frequency}"
-        if report.frequency == "irregular":
+        if steps is not None and not steps.is_even:
             spacing = "not evenly spaced"
         time = ",".join(report.reading.time_columns) or "steps"
         show(

@@ -112,7 +112,7 @@ def predict(
     options: ForecastOptions,
     files: ForecastFiles,
 ) -> None:
-    """Forecast the next steps of sequences, or translate lines of text.
+    """Forecast sequences, or translate lines of text.
 
     The command forecasts all test sequences of RUN, test sequence K only (--example K), or your own
     sequences (--input). If RUN was trained on symbols, the command reads lines of text from a file

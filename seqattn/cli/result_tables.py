@@ -272,10 +272,9 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
         table.add_section()
         table.add_row("noise floor", f"{scored['noise_floor']:.4f}")
         table.add_row("this run above the floor", f"{scored['above_floor']:.4f}")
-    if scored.get("plugin_metrics"):
-        table.add_section()
-        for name, value in scored["plugin_metrics"].items():
-            table.add_row(name, "not finite" if value is None else f"{value:.4f}")
+    table.add_section()
+    for name, value in scored.get("plugin_metrics", {}).items():
+        table.add_row(name, "not finite" if value is None else f"{value:.4f}")
     console = plain_console()
     console.print(table)
     if every > 1:

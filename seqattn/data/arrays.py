@@ -144,8 +144,6 @@ def read_npy(path: Path, reading: Reading, *, whole: bool = False) -> Iterator[C
         whole: whether to yield the whole file as one chunk.
 
     Raises:
-        AmbiguousData: if `data.na_values` is not set and a training file contains a number that may
-            represent a missing value.
         DataError: if the file contains no array of numbers or the array has the wrong shape.
     """
     with path.open("rb") as file:
@@ -179,16 +177,9 @@ def read_npz(file: Path | BinaryIO, name: str, reading: Reading) -> Iterator[Chu
     """Yield the single chunk of an NPZ file.
 
     Raises:
-        AmbiguousData: see `read_npy`.
         DataError: if the file is damaged, is too large when decompressed or has conflicting shapes.
     """
-    try:
-        arrays = unpack_arrays(file)
-    except Exception as error:  # a damaged archive can raise errors of several modules
-        raise DataError(
-            f"{name}: is a damaged NPZ file, or cannot be read as one ({first_line(error)}). Large"
-            " arrays are mapped if they are saved as NPY."
-        ) from None
+    arrays = _unpack(file, name)
     key = _main_array(arrays, name)
     values = _check_array(arrays[key], name, repr(key))
     if not len(values):
@@ -239,6 +230,21 @@ def read_npz(file: Path | BinaryIO, name: str, reading: Reading) -> Iterator[Chu
         chunk, target=targets.points, where_target=targets.where,
         notes=tuple(dict.fromkeys([*chunk.notes, *of_target.notes, *notes])),
     )  # fmt: skip
+
+
+def _unpack(file: Path | BinaryIO, name: str) -> dict[str, NDArray[Any]]:
+    """Return all arrays of an NPZ file by name.
+
+    Raises:
+        DataError: if the file is damaged or is too large when decompressed.
+    """
+    try:
+        return unpack_arrays(file)
+    except Exception as error:  # a damaged archive can raise errors of several modules
+        raise DataError(
+            f"{name}: is a damaged NPZ file, or cannot be read as one ({first_line(error)}). Large"
+            " arrays are mapped if they are saved as NPY."
+        ) from None
 
 
 def _main_array(arrays: dict[str, NDArray[Any]], name: str) -> str:

@@ -131,12 +131,7 @@ def to_offsets(lengths: Integers) -> Integers:
 
 
 def check_values(name: str, chunk: Chunk) -> None:
-    """Check that no absolute value is infinite or above `MAX_VALUE`. Empty cells are allowed.
-
-    Raises:
-        DataError: if a value is infinite or too large; the message states the location of the first
-            such value.
-    """
+    """Check that no absolute value is infinite or above `MAX_VALUE`. Empty cells are allowed."""
     for ragged, where in chunk.cells():
         for first, rows in row_blocks(ragged.values):
             with np.errstate(invalid="ignore"):

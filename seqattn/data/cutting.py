@@ -19,7 +19,7 @@ from seqattn.config import OwnFile
 from seqattn.data.chunk import Ragged
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, Spans, block_slices, ended_mask
-from seqattn.data.windows import RowRanges, SeriesSteps, WindowNames, Windows
+from seqattn.data.windows import RowRanges, WindowNames, Windows
 from seqattn.errors import DataError
 from seqattn.rng import rng_for
 
@@ -139,22 +139,8 @@ class LeftOut:
         self.names += names[: max(0, 5 - len(self.names))]
 
 
-class Cut(NamedTuple):
-    """The rows of N sources and targets.
-
-    Attributes:
-        series_index: (N,) index of the series from which each sequence is cut.
-        source_starts: (N,) index of the first row of each source.
-        source_lengths: (N,) number of rows in each source.
-        target_starts: (N,) index of the first row of each target.
-        target_lengths: (N,) number of rows in each target.
-    """
-
-    series_index: Integers
-    source_starts: Integers
-    source_lengths: Integers
-    target_starts: Integers
-    target_lengths: Integers
+Cut = tuple[Spans, Spans]
+"""The rows of N sources, and the rows of their targets."""
 
 
 def slide_windows(
@@ -196,12 +182,11 @@ def slide_windows(
         bad = np.flatnonzero(~keep)
         left_out.drop(bad.size, [named[int(k)] for k in bad[:5]])
         starts, span = starts[keep], span[keep]
-    n = len(starts)
-    lengths = (np.broadcast_to(np.int64(size), n) for size in (window.source, window.target))
-    source_lengths, target_lengths = lengths
-    return Cut(
-        spans.series_index[span], starts, source_lengths, starts + window.source, target_lengths
+    series_index = spans.series_index[span]
+    source, target = (
+        np.broadcast_to(np.int64(size), len(starts)) for size in (window.source, window.target)
     )
+    return Spans(series_index, starts, source), Spans(series_index, starts + window.source, target)
 
 
 def _usable_windows(
@@ -294,9 +279,11 @@ def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut)
         np.concatenate([[0], np.cumsum(~ended[:, names.index(side[0])])]) for side in features
     ]
     ends = spans.starts + spans.lengths
-    source_lengths, target_lengths = (one[ends] - one[spans.starts] for one in steps_before)
-    rows = Cut(spans.series_index, spans.starts, source_lengths, spans.starts, target_lengths)
-    return _build_parts(series, rows, features)
+    sources, targets = (
+        Spans(spans.series_index, spans.starts, one[ends] - one[spans.starts])
+        for one in steps_before
+    )
+    return _build_parts(series, (sources, targets), features)
 
 
 def cut_at_length(series: Series, source_length: int) -> Windows:
@@ -320,8 +307,7 @@ def cut_at_length(series: Series, source_length: int) -> Windows:
             " two: one for the source and one for the target."
         )
     cuts = np.minimum(spans.lengths - 1, source_length)
-    rows = Cut(spans.series_index, spans.starts, cuts, spans.starts + cuts, spans.lengths - cuts)
-    return _build_parts(series, rows, _Features(names, names))
+    return _build_parts(series, spans.cut(cuts, spans.lengths - cuts), _Features(names, names))
 
 
 def make_sources(
@@ -334,26 +320,22 @@ def make_sources(
         series: the series to forecast.
         config: the data config of the run, or None if the run was trained on a generated task.
         target_features: names of the target features; if empty, the source features are used.
-
-    Raises:
-        DataError: if a series has no steps, or if a source has no observed value of a feature.
     """
     spans = Spans.of_series(series)
     starts, lengths = spans.starts, spans.lengths
     if config is not None and config.window is not None:
         window_lengths = np.minimum(lengths, config.window.source)
         starts, lengths = starts + lengths - window_lengths, window_lengths
-    _check_lengths(series, "source", spans.series_index, lengths)
-    nothing = np.zeros(len(spans), dtype=np.int64)
-    rows = Cut(spans.series_index, starts, lengths, starts, nothing)
+    sources = Spans(spans.series_index, starts, lengths)
+    _check_lengths(series, "source", sources)
+    targets = Spans(spans.series_index, starts, np.zeros(len(spans), dtype=np.int64))
     features = _Features(series.columns, target_features or series.columns)
-    return _build_windows(series, rows, features, ())
+    return _build_windows(series, (sources, targets), features, ())
 
 
 def _paired_with_target(spans: Spans, target: Ragged) -> Cut:
     indices = spans.series_index
-    return Cut(indices, spans.starts, spans.lengths, target.offsets[:-1][indices],
-               target.lengths[indices])  # fmt: skip
+    return spans, Spans(indices, target.offsets[:-1][indices], target.lengths[indices])
 
 
 def _cut_by_length(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut) -> Cut:
@@ -368,44 +350,30 @@ def _cut_by_length(series: Series, spans: Spans, config: OwnFile, left_out: Left
             f" longest, {name!r}, has {spans.lengths[longest]}."
         )
     left_out.too_short += [series.ids[int(k)] for k in spans.series_index[~is_long]]
-    series_index, starts, lengths = spans.series_index, spans.starts, spans.lengths
     if not is_long.all():
-        series_index, starts, lengths = series_index[is_long], starts[is_long], lengths[is_long]
-    cut = np.broadcast_to(np.int64(short), len(starts))
-    if config.source_length:
-        return Cut(series_index, starts, cut, starts + short, _subtract_rows(lengths, short))
-    cuts = _subtract_rows(lengths, short)
-    return Cut(series_index, starts, cuts, starts + cuts, cut)
-
-
-def _subtract_rows(lengths: Integers, short: int) -> Integers:
-    """Subtract `short` rows from each length. If `lengths` is a broadcast view of one number, the
-    result is also a broadcast view."""
-    if lengths.strides == (0,):
-        return np.broadcast_to(lengths[0] - short, len(lengths))
-    return lengths - short
+        spans = spans.select(is_long)
+    cut = np.broadcast_to(np.int64(short), len(spans))
+    rest = spans.lengths - short
+    if spans.lengths.strides == (0,):  # a view of one number remains one
+        rest = np.broadcast_to(rest[0], len(spans))
+    return spans.cut(cut, rest) if config.source_length else spans.cut(rest, cut)
 
 
 def _build_parts(
     series: Series, cut: Cut, features: _Features, *, is_window: bool = False
 ) -> Windows:
-    """Check the lengths of sources and targets, and build the sequences.
-
-    Raises:
-        DataError: if a source or a target has no steps, or if a source has no observed value of a
-            feature.
-    """
-    for side, lengths in (("source", cut.source_lengths), ("target", cut.target_lengths)):
-        _check_lengths(series, side, cut.series_index, lengths)
+    """Check the lengths of sources and targets, and build the sequences."""
+    for side, spans in zip(("source", "target"), cut, strict=True):
+        _check_lengths(series, side, spans)
     target = series.points if series.target is None else series.target
     columns = tuple(target.features.index(name) for name in features.target)
     return _build_windows(series, cut, features, columns, is_window=is_window)
 
 
-def _check_lengths(series: Series, side: str, series_index: Integers, lengths: Integers) -> None:
-    empty = np.flatnonzero(lengths < 1)
+def _check_lengths(series: Series, side: str, spans: Spans) -> None:
+    empty = np.flatnonzero(spans.lengths < 1)
     if empty.size:
-        name = series.ids[int(series_index[empty[0]])]
+        name = series.ids[int(spans.series_index[empty[0]])]
         raise DataError(f"{series.name}: sequence {name!r} has no points in its {side}.")
 
 
@@ -421,30 +389,27 @@ def _build_windows(
         features: names of the source and target features.
         columns: column indices of the target features; empty if the targets are unknown.
         is_window: whether the name of a sequence includes the first target step.
-
-    Raises:
-        DataError: if a source has no observed value of a feature.
     """
     target = series.points if series.target is None or not columns else series.target
-    starts = cut.target_starts
+    sources, targets = cut
     source_columns = tuple(series.columns.index(name) for name in features.source)
     columns = columns or (0,) * len(features.target)
     windows = Windows(
-        RowRanges(series.points.values, source_columns, features.source, cut.source_starts,
-                  cut.source_lengths),
-        RowRanges(target.values, columns, features.target, starts, cut.target_lengths),
-        WindowNames(series.ids, cut.series_index,
-                    partial(_first_target_step, series, cut) if is_window else None),
-        SeriesSteps(series.order, series.spacing, cut.series_index),
+        RowRanges(series.points.values, source_columns, features.source, sources.starts,
+                  sources.lengths, sources.series_index, series.order, series.spacing),
+        RowRanges(target.values, columns, features.target, targets.starts, targets.lengths,
+                  targets.series_index, series.order, series.spacing),
+        WindowNames(series.ids, sources.series_index,
+                    partial(_first_target_step, series, targets) if is_window else None),
         has_empty=bool(series.empty),
     )  # fmt: skip
     _check_sources(series, windows)
     return windows
 
 
-def _first_target_step(series: Series, cut: Cut, k: int) -> str:
+def _first_target_step(series: Series, targets: Spans, k: int) -> str:
     """Return the name of the first target step of sequence k."""
-    return series.step(int(cut.target_starts[k]), int(cut.series_index[k]))
+    return series.step(int(targets.starts[k]), int(targets.series_index[k]))
 
 
 def _check_sources(series: Series, part: Windows) -> None:

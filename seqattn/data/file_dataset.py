@@ -126,10 +126,6 @@ def load_file_dataset(config: OwnFile, *, fits_scaling: bool = True) -> Splits:
     Args:
         config: the section `data` of a config.
         fits_scaling: see `seqattn.data.load_data`.
-
-    Raises:
-        DataError: if the files cannot be used as the config specifies.
-        StorageError: if the cache cannot be written or read.
     """
     read, empty = _leave_out_empty(_read_parts(config))
     if len(read) == 1:
@@ -290,10 +286,6 @@ def compute_in_sample(
 
     Returns:
         the statistics, and notes for the user.
-
-    Raises:
-        DataError: if the user set a season, but a training source is shorter than the season or
-            lacks a target feature.
     """
     if config.season is not None:
         check_season(train, config.season)

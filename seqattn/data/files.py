@@ -52,8 +52,6 @@ def read_chunks(
             training table resolves ambiguities of the input of a model.
 
     Raises:
-        AmbiguousData: if the file can be read in several ways, and no other table shows which is
-            right.
         DataError: if the file cannot be used, if a value is infinite or too large, or if two
             sequences have the same name.
     """

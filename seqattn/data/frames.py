@@ -52,12 +52,7 @@ def frame_kind(value: Any) -> str | None:
 
 
 def write_frame(frame: Any, path: Path) -> None:
-    """Write a DataFrame as a Parquet file.
-
-    Raises:
-        DataError: if the DataFrame has no columns, a column without a name, two column names that
-            differ at most in case, or a cell of an unsupported type.
-    """
+    """Write a DataFrame as a Parquet file."""
     is_pandas = frame_kind(frame) == "pandas"
     plain = plain_pandas(frame) if is_pandas else frame
     if not is_pandas:

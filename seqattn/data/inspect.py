@@ -88,6 +88,25 @@ def propose_window(
 UNEVEN_LINE = "  spacing: uneven  # the rows are one step apart, in the order of time"
 
 
+@dataclass(frozen=True)
+class StepSummary:
+    """Summary of the times of a file.
+
+    Attributes:
+        frequency: up to three step intervals as text, such as "1 hour or 1 day", or "irregular".
+        intervals: number of different step intervals.
+        missing: number of missing rows, or 0 if the times are irregular.
+        is_even: whether the times are regular: the step interval is known, all distances between
+            rows are multiples of this interval, and no more rows are missing than there are
+            distances.
+    """
+
+    frequency: str
+    intervals: int
+    missing: int
+    is_even: bool
+
+
 @dataclass(frozen=True, eq=False)
 class FileReport:
     """The result of inspecting a file.
@@ -99,8 +118,7 @@ class FileReport:
         ignored: the reason for leaving out each ignored column, by column name.
         reasons: the reasons for the inferred series id and time columns, as phrases.
         chunk: all sequences.
-        frequency: step interval as text, or None if there is no time column.
-        missing_rows: number of missing rows if the steps are evenly spaced, otherwise 0.
+        steps: summary of the times of a table, or None if there are no times.
         notes: notes for the user on how the file was read.
         section: the `data:` section of a config for training on the file.
     """
@@ -111,10 +129,14 @@ class FileReport:
     ignored: Mapping[str, str]
     reasons: tuple[str, ...]
     chunk: Chunk
-    frequency: str | None
-    missing_rows: int
+    steps: StepSummary | None
     notes: tuple[str, ...]
     section: str
+
+    @property
+    def frequency(self) -> str | None:
+        """Step interval as text, or None if there is no time column."""
+        return None if self.steps is None else self.steps.frequency
 
     @property
     def sequences(self) -> int:
@@ -152,7 +174,7 @@ def inspect_file(file: Path, reading: Reading | None = None) -> FileReport:
         ]
         section = render_section(file, lines, chunk, None)
         return FileReport(
-            words, f"{words}{suffix}", found, {}, (), chunk, None, 0, chunk.notes, section
+            words, f"{words}{suffix}", found, {}, (), chunk, None, chunk.notes, section
         )
     with open_table(file, str(file), kind, reading) as table:
         roles, _ = find_roles(table, reading)
@@ -171,9 +193,7 @@ def inspect_file(file: Path, reading: Reading | None = None) -> FileReport:
         layout = f"{kind}, one point per row, {of_which}"
     return FileReport(
         kind, layout, replace(roles.reading, features=chunk.points.features),
-        {name: str(why) for name, why in roles.ignored.items()}, roles.reasons, chunk,
-        None if steps is None else steps.frequency,
-        0 if steps is None else steps.missing,
+        {name: str(why) for name, why in roles.ignored.items()}, roles.reasons, chunk, steps,
         (*chunk.notes, *_step_notes(steps), *_length_notes(chunk)), section,
     )  # fmt: skip
 
@@ -198,23 +218,6 @@ def _check_two_axes(file: Path) -> None:
         )
 
 
-@dataclass(frozen=True)
-class StepSummary:
-    """Summary of the times of a file.
-
-    Attributes:
-        frequency: up to three step intervals as text, such as "1 hour or 1 day", or "irregular".
-        missing: number of missing rows, or 0 if the times are irregular.
-        is_even: whether the times are regular: the step interval is known, all distances between
-            rows are multiples of this interval, and no more rows are missing than there are
-            distances.
-    """
-
-    frequency: str
-    missing: int
-    is_even: bool
-
-
 def summarize_steps(chunk: Chunk) -> StepSummary | None:
     """Return a summary of the times of a chunk, or None if the chunk has no times."""
     if chunk.order is None:
@@ -225,9 +228,10 @@ def summarize_steps(chunk: Chunk) -> StepSummary | None:
         is_even = bool(((steps >= 1) & (steps == np.round(steps))).all())
     missing = int(steps.sum()) - len(steps) if is_even else 0
     is_even = is_even and missing <= len(steps)  # otherwise, most rows of the grid are missing
-    words = " or ".join(map(str, list(found.frequencies())[:3]))
-    is_even = is_even and bool(words)
-    return StepSummary(words if is_even else "irregular", missing if is_even else 0, is_even)
+    intervals = list(found.frequencies())
+    if not is_even or not intervals:
+        return StepSummary("irregular", len(intervals), 0, False)
+    return StepSummary(" or ".join(map(str, intervals[:3])), len(intervals), missing, True)
 
 
 def _step_notes(steps: StepSummary | None) -> list[str]:
@@ -239,7 +243,7 @@ def _step_notes(steps: StepSummary | None) -> list[str]:
     if steps.missing:
         rows = "row is" if steps.missing == 1 else "rows are"
         notes.append(f"{steps.missing:,} {rows} missing between others, {steps.frequency} apart")
-    if " or " in steps.frequency:
+    if steps.intervals > 1:
         notes.append(f"series have different spacings: {steps.frequency}")
     return notes
 

@@ -176,9 +176,6 @@ MAX_CHUNK_VALUES = 2**18  # number of values at which a chunk ends
 def has_nested_points(path: Path) -> bool:
     """Return whether the first line indicates that each line contains a sequence, not a row. A file
     compressed with Zstandard always contains rows.
-
-    Raises:
-        DataError: if a gzip file is damaged.
     """
     if path.suffix.lower() == ".zst":
         return False
@@ -216,8 +213,6 @@ def read_json_lines(raw: BinaryIO, name: str, reading: Reading) -> Iterator[Chun
 
     Raises:
         DataError: if a line cannot be used, or if the file is empty.
-        AmbiguousData: if a feature of a training file contains a number such as -999 that is far
-            from its other values.
     """
     reader = _Reader(name, reading)
     pending, size = list[_Line](), 0

@@ -103,9 +103,6 @@ def merge_series(raw: Series, path: str) -> Iterator[Chunk]:
     Args:
         raw: series in which an id may occur several times, each time with different rows.
         path: path of the files, for messages.
-
-    Raises:
-        DataError: if a series has two rows with the same time, or belongs to two groups.
     """
     rank: dict[str, int] = {}
     series_index = np.array([rank.setdefault(name, len(rank)) for name in raw.ids])
@@ -358,10 +355,6 @@ def read_series(
         files: the files that the path refers to.
         config: the data section of the config.
         trained: the reading of the training part, to read another part in the same way, or None.
-
-    Raises:
-        DataError: if the files cannot be used as the config specifies.
-        StorageError: if the cache cannot be written or read.
     """
     reading = replace(make_reading(config), trained=trained)
     if config.cache == "always" or (config.cache == "auto" and is_large(files)):

@@ -215,9 +215,6 @@ class Reading:
             name: name of the table, for messages.
             header: names of the columns in the table.
             is_wide: whether each row of the table is a sequence.
-
-        Raises:
-            DataError: if the table lacks a series or time column that it must have.
         """
         trained = self.trained
         assert trained is not None

@@ -153,11 +153,7 @@ class SentinelCounter:
         return () if self.reading.is_training else self.check()
 
     def check(self) -> tuple[str, ...]:
-        """Return new notes for the user on numbers that are far from all other values.
-
-        Raises:
-            AmbiguousData: if there is such a number in a training file.
-        """
+        """Return new notes for the user on numbers that are far from all other values."""
         notes = []
         for name, counts in self.features.items():
             for suspect in counts.suspects():

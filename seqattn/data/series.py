@@ -138,8 +138,23 @@ class Spans:
         """Return the ranges of the series that are not left out."""
         if series.dropped is None:
             return self
-        left = ~series.dropped[self.series_index]
-        return Spans(self.series_index[left], self.starts[left], self.lengths[left])
+        return self.select(~series.dropped[self.series_index])
+
+    def select(self, keep: NDArray[np.bool_]) -> Spans:
+        """Return the ranges for which `keep` (n,) is True."""
+        return Spans(self.series_index[keep], self.starts[keep], self.lengths[keep])
+
+    def cut(self, first: Integers, rest: Integers) -> tuple[Spans, Spans]:
+        """Return the first rows of each range, and the rest.
+
+        Args:
+            first: (n,) number of first rows.
+            rest: (n,) number of other rows.
+        """
+        return (
+            Spans(self.series_index, self.starts, first),
+            Spans(self.series_index, self.starts + first, rest),
+        )
 
     @classmethod
     def of_series(cls, series: Series, indices: Sequence[int] | Integers | None = None) -> Spans:
@@ -265,7 +280,6 @@ def block_slices(lengths: Integers, rows: int) -> list[slice]:
 
 
 UNEVEN = "If rows are one step apart whatever their times, set data.spacing to uneven."
-OR_SET = ", or set data.missing to drop_sequence or interpolate."
 
 
 def regularize(
@@ -283,27 +297,25 @@ def regularize(
         has_key: whether messages suggest the key `data.missing`. Configs of generated tasks do not
             have this key.
         last: maximum number of rows to keep at the end of each sequence, or None to keep all.
-
-    Raises:
-        DataError: if the config rejects a missing row or an empty cell, or if such a row or cell
-            cannot be filled.
     """
     if config.spacing == "uneven":
         chunk, spacing = replace(chunk, order=None), None
-    regularizer = _Regularizer(chunk, name, spacing)
-    or_set = OR_SET if has_key else "."
-    regularizer.insert_missing_rows(config, or_set)
+    regularizer = _Regularizer(chunk, name, config, spacing, has_key=has_key)
+    regularizer.insert_missing_rows()
     if last is not None:
         regularizer.chunk = keep_last_rows(regularizer.chunk, last)
-    regularizer.check_cells(config, or_set)
+    regularizer.check_cells()
     return regularizer.series()
 
 
 class _Regularizer:
     """A chunk to which missing rows are added and in which empty cells are checked."""
 
-    def __init__(self, chunk: Chunk, name: str, spacing: Spacing | None) -> None:
-        self.chunk, self.name, self.spacing = chunk, name, spacing
+    def __init__(
+        self, chunk: Chunk, name: str, config: OwnFile, spacing: Spacing | None, *, has_key: bool
+    ) -> None:
+        self.chunk, self.name, self.config, self.spacing = chunk, name, config, spacing
+        self.has_key = has_key
         self.dropped: NDArray[np.bool_] = np.zeros(len(chunk), dtype=bool)
         self.empty = 0
 
@@ -315,11 +327,17 @@ class _Regularizer:
             reading=chunk.reading,
         )  # fmt: skip
 
+    @property
+    def _or_set(self) -> str:
+        """The end of a message, with the values of `data.missing` if there is this key."""
+        return ", or set data.missing to drop_sequence or interpolate." if self.has_key else "."
+
     # --- missing rows -----------------------------------------------------------------------------
 
-    def insert_missing_rows(self, config: OwnFile, or_set: str) -> None:
+    def insert_missing_rows(self) -> None:
         """Insert empty rows where steps are missing. Depending on `data.missing`, drop or reject
         the sequences with missing steps instead."""
+        config = self.config
         order, spacing, offsets = self.chunk.order, self.spacing, self.chunk.points.offsets
         if order is None or spacing is None or len(order) < 2:
             return
@@ -334,7 +352,7 @@ class _Regularizer:
         odd = np.flatnonzero((steps[gaps] != np.round(steps[gaps])) | (steps[gaps] < 1))
         if odd.size or config.missing == "refuse":
             first = int(odd[0]) if odd.size else 0
-            self._raise_gap(int(gaps[first]), int(series_index[first]), bool(odd.size), or_set)
+            self._raise_gap(int(gaps[first]), int(series_index[first]), bool(odd.size))
         more = np.zeros(len(order), dtype=np.int64)
         more[gaps + 1] = steps[gaps].astype(np.int64) - 1
         if int(more.sum()) > 10 * len(order) + 1000:
@@ -344,7 +362,7 @@ class _Regularizer:
             )
         self._insert(more, order, spacing)
 
-    def _raise_gap(self, at: int, k: int, is_odd: bool, or_set: str) -> None:
+    def _raise_gap(self, at: int, k: int, is_odd: bool) -> None:
         assert self.chunk.order is not None and self.spacing is not None
         frequency = self.spacing.frequency(k)
         found = (
@@ -356,10 +374,10 @@ class _Regularizer:
                 f"{found}, and their distance is not a multiple of {frequency}, so the missing rows"
                 f" cannot be inserted. Make the steps even. {UNEVEN}"
             )
-        has_dates = or_set == OR_SET and self.chunk.order.dtype.kind == "M"
+        has_dates = self.has_key and self.chunk.order.dtype.kind == "M"
         raise DataError(
-            f"{found}, but steps are {frequency} apart. Add {self._describe_missing(at, k)}{or_set}"
-            + (f" {UNEVEN}" if has_dates else "")
+            f"{found}, but steps are {frequency} apart. Add"
+            f" {self._describe_missing(at, k)}{self._or_set}" + (f" {UNEVEN}" if has_dates else "")
         )
 
     def _describe_missing(self, at: int, k: int) -> str:
@@ -418,10 +436,10 @@ class _Regularizer:
 
     # --- empty cells ------------------------------------------------------------------------------
 
-    def check_cells(self, config: OwnFile, or_set: str) -> None:
+    def check_cells(self) -> None:
         """Count the empty cells. Depending on `data.missing`, drop or reject the sequences with
         empty cells instead."""
-        has_columns = has_separate_columns(config)
+        config, has_columns = self.config, has_separate_columns(self.config)
         for ragged, where in self.chunk.cells():
             if not _has_empty(ragged):
                 continue
@@ -431,32 +449,32 @@ class _Regularizer:
             if not missing.any():
                 continue
             if config.missing == "refuse":
-                self._raise_empty_cell(missing, where, or_set)
+                self._raise_empty_cell(missing, where)
             if config.missing == "interpolate":
                 self.empty += int(missing.sum())
                 if ragged is self.chunk.points:
-                    self._check_has_values(missing, config)
+                    self._check_has_values(missing)
             if config.missing == "drop_sequence" and config.window is None:
                 lacking = np.flatnonzero(missing.any(axis=1))
                 self.dropped[np.searchsorted(ragged.offsets, lacking, side="right") - 1] = True
 
-    def _raise_empty_cell(self, missing: NDArray[np.bool_], where: Where, or_set: str) -> None:
+    def _raise_empty_cell(self, missing: NDArray[np.bool_], where: Where) -> None:
         row, feature = (int(i) for i in np.argwhere(missing)[0])
         others = int(missing.sum()) - 1
         also = f", and so {'is' if others == 1 else 'are'} {counted(others, 'more cell')}"
         raise DataError(
             f"{self.name}: {where(row, feature)} is empty{also if others else ''}."
-            f" Fill {'them' if others else 'it'}{or_set}"
+            f" Fill {'them' if others else 'it'}{self._or_set}"
         )
 
-    def _check_has_values(self, missing: NDArray[np.bool_], config: OwnFile) -> None:
+    def _check_has_values(self, missing: NDArray[np.bool_]) -> None:
         """Check that each source feature with empty cells in a series has a value in this series.
 
         Raises:
             DataError: if a series has no value of such a feature, so it cannot be interpolated.
         """
         points = self.chunk.points
-        is_source = np.isin(points.features, list(config.source_features or points.features))
+        is_source = np.isin(points.features, list(self.config.source_features or points.features))
         known = any_per_series(~np.isnan(points.values), points.offsets)
         lacks = any_per_series(missing, points.offsets)
         bad = np.argwhere(~known & lacks & is_source)

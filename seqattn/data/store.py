@@ -84,11 +84,7 @@ class SeriesStore:
         self.count = 0
 
     def add(self, series: Series) -> None:
-        """Add series to the store.
-
-        Raises:
-            OSError: if a file cannot be written, for example because the disk is full.
-        """
+        """Add series to the store."""
         self.first = self.first or series
         self.empty += series.empty
         self.count += len(series)

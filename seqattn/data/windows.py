@@ -102,7 +102,7 @@ class MappedPages:
 
 @dataclass(frozen=True, eq=False)
 class RowRanges:
-    """N ranges of rows in an array.
+    """N ranges of rows in an array of several series.
 
     Attributes:
         values: (rows, C) array with NaN in unobserved cells.
@@ -110,6 +110,9 @@ class RowRanges:
         features: names of the F features.
         starts: (N,) index of the first row of each range.
         lengths: (N,) number of rows in each range.
+        series_index: (N,) index of the series to which each range belongs.
+        order: (rows,) time of each row, as numbers or dates, or None if steps are counted from 1.
+        spacing: step interval of each series, or None if `order` is None.
     """
 
     values: NDArray[np.floating]
@@ -117,10 +120,37 @@ class RowRanges:
     features: tuple[str, ...]
     starts: Integers
     lengths: Integers
+    series_index: Integers
+    order: NDArray[np.generic] | None = None
+    spacing: Spacing | None = None
 
     def select(self, indices: Integers) -> RowRanges:
         """Return the ranges at the given indices."""
-        return replace(self, starts=self.starts[indices], lengths=self.lengths[indices])
+        return replace(
+            self, starts=self.starts[indices], lengths=self.lengths[indices],
+            series_index=self.series_index[indices],
+        )  # fmt: skip
+
+    def spacings(self, indices: slice | Integers) -> Spacing | None:
+        """Return the step interval of each of the given ranges, or None if steps are counted from
+        1."""
+        return None if self.spacing is None else self.spacing.select(self.series_index[indices])
+
+    def last_times(self, indices: slice | Integers) -> NDArray[np.generic] | None:
+        """Return the time of the last row of each of the given ranges, or None if steps are counted
+        from 1."""
+        if self.order is None or self.spacing is None:
+            return None
+        return np.asarray(self.order[self.starts[indices] + self.lengths[indices] - 1])
+
+    def times(self, indices: slice) -> NDArray[Any]:
+        """Return the times (n, L) of the given ranges, with NaN or NaT in the padding. `order` must
+        not be None."""
+        assert self.order is not None
+        rows = self.starts[indices][:, None] + np.arange(self.longest)
+        found = self.order[np.minimum(rows, len(self.order) - 1)]
+        missing = np.datetime64("NaT") if found.dtype.kind == "M" else np.nan
+        return np.where(valid_mask(self.lengths[indices], self.longest), found, missing)
 
     @functools.cached_property
     def longest(self) -> int:
@@ -130,12 +160,12 @@ class RowRanges:
     def pages(self) -> MappedPages:
         return MappedPages(self.values)
 
-    def steps(self, indices: slice | Integers, order: NDArray[Any] | None) -> Floats:
-        """Return the time of each row of the given ranges as an array (n, L) of numbers. The times
-        come from `order`; if `order` is None, the times are row numbers."""
+    def steps(self, indices: slice | Integers) -> Floats:
+        """Return the time of each row of the given ranges as an array (n, L) of numbers. If `order`
+        is None, the times are row numbers."""
         rows = self.starts[indices][:, None] + np.arange(self.longest)
         rows = np.minimum(rows, len(self.values) - 1)
-        return (rows if order is None else _step_numbers(order[rows])).astype(np.float64)
+        return (rows if self.order is None else _step_numbers(self.order[rows])).astype(np.float64)
 
     def gather(self, indices: slice | Integers) -> NDArray[np.floating]:
         """Return the rows of the given ranges as an array (n, L, F). Values beyond the length of a
@@ -206,44 +236,6 @@ def _step_numbers(order: NDArray[Any]) -> NDArray[Any]:
     return order.astype(np.int64) if order.dtype.kind == "M" else order
 
 
-@dataclass(frozen=True, eq=False)
-class SeriesSteps:
-    """The times of the rows from which windows are cut.
-
-    Attributes:
-        order: (rows,) time of each row, as numbers or dates, or None if steps are counted from 1.
-        spacing: step interval of each series, or None if `order` is None.
-        series_index: (N,) index of the series from which each window is cut.
-    """
-
-    order: NDArray[np.generic] | None
-    spacing: Spacing | None
-    series_index: Integers
-
-    def select(self, indices: slice | Integers) -> SeriesSteps:
-        """Return the times for the windows at the given indices."""
-        return replace(self, series_index=self.series_index[indices])
-
-    def spacings(self) -> Spacing | None:
-        """Return the step interval of each window, or None if steps are counted from 1."""
-        return None if self.spacing is None else self.spacing.select(self.series_index)
-
-    def of_rows(self, rows: Integers) -> NDArray[np.generic] | None:
-        """Return the times of the given rows, or None if steps are counted from 1."""
-        has_steps = self.order is not None and self.spacing is not None
-        return np.asarray(self.order[rows]) if has_steps else None  # type: ignore[index]
-
-    def of_ranges(self, ranges: RowRanges, indices: slice) -> NDArray[Any]:
-        """Return the times (n, L) of the row ranges at the given indices, with NaN or NaT in the
-        padding. `order` must not be None."""
-        assert self.order is not None
-        L = ranges.longest
-        rows = ranges.starts[indices][:, None] + np.arange(L)
-        found = self.order[np.minimum(rows, len(self.order) - 1)]
-        missing = np.datetime64("NaT") if found.dtype.kind == "M" else np.nan
-        return np.where(valid_mask(ranges.lengths[indices], L), found, missing)
-
-
 CHUNK_NUMBERS = 2**18
 """Maximum number of values that `Windows.chunks` gathers at a time, unless one sequence has more.
 """
@@ -307,16 +299,15 @@ class Windows(Sequences):
         sources: the rows of each source.
         targets: the rows of each target.
         names: names of the sequences.
-        steps: times of the rows.
         has_empty: whether cells of the sources or targets may be NaN.
         source_space, target_space: see `Sequences`.
     """
 
     def __init__(
-        self, sources: RowRanges, targets: RowRanges, names: WindowNames, steps: SeriesSteps, *,
+        self, sources: RowRanges, targets: RowRanges, names: WindowNames, *,
         has_empty: bool, source_space: Space | None = None, target_space: Space | None = None,
     ) -> None:  # fmt: skip
-        fields = {"sources": sources, "targets": targets, "names": names, "steps": steps,
+        fields = {"sources": sources, "targets": targets, "names": names,
                   "has_empty": has_empty, "features": sources.features,
                   "target_features": targets.features,
                   "source_space": source_space or Vectors.unscaled(sources.features),
@@ -327,7 +318,6 @@ class Windows(Sequences):
     sources: RowRanges
     targets: RowRanges
     names: WindowNames
-    steps: SeriesSteps
     has_empty: bool
     labels = ()
     ideal = None
@@ -391,18 +381,16 @@ class Windows(Sequences):
 
     @property
     def last_steps(self) -> NDArray[np.generic] | None:
-        return self._last_steps(slice(None))
+        return self.sources.last_times(slice(None))
 
     @property
     def spacing(self) -> Spacing | None:
-        return self.steps.spacings()
+        return self.sources.spacings(slice(None))
 
     def times(self, indices: slice) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        if self.steps.order is None or not self._continues:
+        if self.sources.order is None or not self._continues:
             return None
-        return self.steps.of_ranges(self.sources, indices), self.steps.of_ranges(
-            self.targets, indices
-        )
+        return self.sources.times(indices), self.targets.times(indices)
 
     @functools.cached_property
     def _continues(self) -> bool:
@@ -413,14 +401,15 @@ class Windows(Sequences):
         )
 
     def select(self, indices: slice | Integers) -> Sequences:
-        spacing = self.steps.select(indices).spacings()
-        return self._gather(indices, self._last_steps(indices), spacing)
+        return self._gather(
+            indices, self.sources.last_times(indices), self.sources.spacings(indices)
+        )
 
     def subset(self, indices: Integers) -> Windows:
         """Return the sequences with the given indices, without gathering their values."""
         return Windows(
             self.sources.select(indices), self.targets.select(indices), self.names.select(indices),
-            self.steps.select(indices), has_empty=self.has_empty,
+            has_empty=self.has_empty,
             source_space=self.source_space, target_space=self.target_space,
         )  # fmt: skip
 
@@ -467,16 +456,13 @@ class Windows(Sequences):
             source_space=self.source_space, target_space=self.target_space,
         )  # fmt: skip
 
-    def _last_steps(self, indices: slice | Integers) -> NDArray[np.generic] | None:
-        return self.steps.of_rows(self.sources.starts[indices] + self.sources.lengths[indices] - 1)
-
     def _source(self, indices: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:
         values, observed = self._observed(self.sources, indices)
         if self.has_empty:
             keep = self._valid(self.sources, indices)
             lacks = (keep & ~observed).any(axis=(1, 2))
             if lacks.any():
-                at = self.sources.steps(indices, self.steps.order)[lacks]
+                at = self.sources.steps(indices)[lacks]
                 filled = interpolate_linearly(values[lacks], observed[lacks], at)
                 values[lacks] = np.where(keep[lacks], filled, 0)
         return values, observed

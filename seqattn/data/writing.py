@@ -62,9 +62,6 @@ class TableFile:
         form: csv, tsv, parquet or arrow.
         names: names of the columns.
         style: the reading of a text file in the same style, or None for the default style.
-
-    Raises:
-        UsageError: if the format is Arrow and pyarrow is not installed.
     """
 
     def __init__(
@@ -328,9 +325,6 @@ class TableWriter:
         features: names of the features.
         style: the reading of the input file, or None for the default style. If it has several
             series columns, each id has one part per column.
-
-    Raises:
-        UsageError: if the format is Arrow and pyarrow is not installed.
     """
 
     def __init__(
@@ -478,7 +472,6 @@ def write_sequences(
     Raises:
         UsageError: if the format cannot represent the sequences, or if the format is Arrow and
             pyarrow is not installed.
-        DataError: if the format is unknown.
     """
     source = [p[:n] for p, n in zip(part.source, part.source_lengths, strict=True)]
     target = [p[:n] for p, n in zip(part.target, part.target_lengths, strict=True)]

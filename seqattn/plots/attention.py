@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -299,9 +300,7 @@ def _set_ticks(
         (axes.yaxis, axes.xaxis), weights.shape, offsets, names, strict=True
     ):
         if of_axis is not None:
-            axis.set_ticks(range(count), [name.replace("$", r"\$") for name in of_axis])
-            if axis is axes.xaxis and max(map(len, of_axis), default=0) > 2:
-                axes.tick_params(axis="x", labelrotation=90)
+            _name_ticks(axes, axis, of_axis)
             continue
         if kind == "relative" and axis is axes.xaxis:
             middle = count // 2
@@ -314,6 +313,13 @@ def _set_ticks(
         ticks_at = tick_positions(count, MAX_TICKS)
         axis.set_ticks(ticks_at, [f"{word}{offset + index + 1}" for index in ticks_at])
     axes.tick_params(labelsize=TICK_SIZE, length=2)
+
+
+def _name_ticks(axes: Axes, axis: Axis, names: Sequence[str]) -> None:
+    """Write a symbol at each row or column. Long symbols below the columns are turned."""
+    axis.set_ticks(range(len(names)), [name.replace("$", r"\$") for name in names])
+    if axis is axes.xaxis and max(map(len, names), default=0) > 2:
+        axes.tick_params(axis="x", labelrotation=90)
 
 
 def _outline_cells(axes: Axes, columns: NDArray[np.int64]) -> None:

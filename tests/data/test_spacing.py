@@ -388,10 +388,10 @@ def test_digits_of_times_are_no_numbers_with_gaps(
 ) -> None:
     times = [datetime(2020, 1, 30) + size * k for k in range(n)]
     steps = [int(time.strftime(form)) for time in times][form != "%y%m%d" :]
-    refuse_digits(tmp_path, steps, written)
+    check_digits(tmp_path, steps, written)
 
 
-def refuse_digits(folder: Path, steps: list[int], written: str) -> None:
+def check_digits(folder: Path, steps: list[int], written: str) -> None:
     rows = "\n".join(f"{step},{k % 3}" for k, step in enumerate(steps))
     (folder / "d.csv").write_text(f"t,x\n{rows}\n")
     config = OwnFile.model_validate({
@@ -408,7 +408,7 @@ def refuse_digits(folder: Path, steps: list[int], written: str) -> None:
     ids=["every eight days", "without the first of January"],
 )
 def test_days_of_the_year_may_begin_anew_with_each_year(tmp_path: Path, days: list[int]) -> None:
-    refuse_digits(tmp_path, [2_018_000 + day for day in days], "2018-")
+    check_digits(tmp_path, [2_018_000 + day for day in days], "2018-")
 
 
 @pytest.mark.parametrize("form", ["%Y%m", "%Y%m%d", "%Y%m%d%H", "%Y%m%d%H%M", "%Y%m%d%H%M%S"])

@@ -59,9 +59,6 @@ class TableFacts:
         columns: the columns by name, without the columns in `data.ignore`.
         ignored: the reason for leaving out each ignored column, by column name.
         reasons: the reasons for the inferred series id and time columns, as phrases.
-
-    Raises:
-        DataError: if a requested column is missing or there are no rows.
     """
 
     def __init__(self, table: Table, reading: Reading) -> None:

@@ -105,10 +105,6 @@ class LongTable:
 
         Args:
             whole: whether to yield all sequences as one chunk.
-
-        Raises:
-            AmbiguousData: if a feature of a training table contains a number such as -999 that is
-                far from its other values.
         """
         table, group, series = self.table, self.reading.group, self.reading.series
         notes = self._sort()

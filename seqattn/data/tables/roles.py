@@ -39,11 +39,7 @@ from seqattn.errors import AmbiguousData, DataError
 
 
 def find_time(facts: TableFacts) -> TimeColumn | None:
-    """Find the time column. Return None if there is none, or if the series must be known first.
-
-    Raises:
-        DataError: if a column with the name of a time contains words with digits.
-    """
+    """Find the time column. Return None if there is none, or if the series must be known first."""
     time_option = facts.reading.time
     if time_option == ():
         return None
@@ -96,9 +92,6 @@ def _choose_date_column(facts: TableFacts, dates: Sequence[str]) -> str:
 def _check_broken_times(facts: TableFacts, unassigned: Sequence[str]) -> None:
     """Check that columns whose names clearly denote a time contain times, and that columns with
     other names of times do not contain words with digits.
-
-    Raises:
-        DataError: if a cell is not a time. Without this error, rows would be taken in file order.
     """
     for name in known_names(unassigned, TIME_NAMES):
         column = facts.columns[name]
@@ -116,7 +109,6 @@ def _check_date_parts(facts: TableFacts, unassigned: Sequence[str]) -> None:
     """Check that the time is not divided into columns such as year and month.
 
     Raises:
-        AmbiguousData: if year, month and possibly smaller units have separate columns.
         DataError: if year and week have separate columns.
     """
     found = []
@@ -287,11 +279,7 @@ def _key_columns(
 
 
 def _check_hour_column(facts: TableFacts, time: TimeColumn) -> None:
-    """Check whether dates need an hour from another column.
-
-    Raises:
-        AmbiguousData: if dates repeat, and an hour in a separate column makes the times unique.
-    """
+    """Check whether dates need an hour from another column."""
     if not time.is_date:
         return
     for name in facts.without_role(*time.names):
@@ -386,12 +374,7 @@ INDEX_NAMES = ("", "unnamed:_0")
 
 
 def infer_long_table(table: Table, reading: Reading) -> LongTable:
-    """Infer the roles of the columns of a long table.
-
-    Raises:
-        DataError: if a requested column is missing or no column remains for features.
-        AmbiguousData: if the table can be read in several plausible ways.
-    """
+    """Infer the roles of the columns of a long table."""
     facts = TableFacts(table, reading)
     for name, column in facts.columns.items():
         if column.kind == "empty" and name not in (reading.features or ()):

@@ -400,7 +400,6 @@ def typed_table(path: Path, name: str, kind: str) -> Iterator[Table]:
 
     Raises:
         DataError: if the file cannot be read.
-        UsageError: if the file is an Arrow file and pyarrow is not installed.
     """
     with connect(name) as connection:
         try:

@@ -108,8 +108,6 @@ class WideTable:
             whole: whether to yield all sequences as one chunk.
 
         Raises:
-            AmbiguousData: if a feature of a training table contains a number such as -999 that is
-                far from its other values.
             NoRows: if the table has no rows.
         """
         table, reading, group = self.table, self.reading, self.reading.group
@@ -195,13 +193,7 @@ def wide_columns(header: Sequence[str]) -> dict[tuple[str, int], str]:
 
 
 def find_wide_table(table: Table, reading: Reading) -> WideTable | None:
-    """Return a table as a wide table, or None if the table is long.
-
-    Raises:
-        DataError: if a wide table lacks a column, such as the column for a step of a feature.
-        AmbiguousData: if the format of the dates in the header is ambiguous, or if the columns can
-            be steps or features.
-    """
+    """Return a table as a wide table, or None if the table is long."""
     if reading.layout == LONG_LAYOUT:
         return None
     given = _given_series(table, reading)
@@ -219,11 +211,7 @@ def find_wide_table(table: Table, reading: Reading) -> WideTable | None:
 
 
 def _given_series(table: Table, reading: Reading) -> tuple[str, ...] | None:
-    """Return the series id columns that the user set, or None if they are to be detected.
-
-    Raises:
-        DataError: if the user set the layout to wide, and a column is missing.
-    """
+    """Return the series id columns that the user set, or None if they are to be detected."""
     if reading.series == "auto":
         return None
     named = [n for n in reading.series if n in table.header or reading.layout == "wide"]

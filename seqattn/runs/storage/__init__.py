@@ -35,7 +35,6 @@ from seqattn.runs.storage.limits import (
 
 __all__ = [
     "LOCK_NAME",
-    "MAX_UNPACKED_BYTES",
     "MIN_COMPRESSED_BYTES",
     "TMP_SUFFIX",
     "BackgroundWriter",

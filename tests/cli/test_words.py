@@ -1,0 +1,190 @@
+"""Tasks of language from the command line: training, translation, evaluation and refusals."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqattn.config import resolve
+from seqattn.data import Sequences
+from seqattn.data.measures import (
+    BIGRAMS,
+    COPY,
+    FREQUENCIES,
+    MOST_FREQUENT,
+    edit_distance,
+    reference_losses,
+    reference_measures,
+)
+from seqattn.data.tokens import Tokens
+from seqattn.experiments.verify_resume import verify_resume
+from seqattn.runs import RunFolder
+from tests.conftest import ROOT, Ended
+
+Command = Callable[..., Ended]
+SETS = ("data.n_train=1500", "data.n_validation=60", "data.n_test=80",
+        "model.hidden_dim=24", "model.attention={score: dot}", "training.epochs=3",
+        "training.batch_size=30", "training.learning_rate=0.02",
+        "training.teacher_forcing.probability=1")  # fmt: skip
+OPTIONS = [each for one in SETS for each in ("--set", one)]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("words")
+
+
+@pytest.fixture
+def run(home: Path, seqattn: Command, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A run that has learned to translate most sentences."""
+    monkeypatch.chdir(home)
+    folder = RunFolder(home / "outputs" / "words")
+    if not folder.is_run:
+        done = seqattn("train", "grammar", "--name", "words", *OPTIONS, "--quiet")
+        assert done.code == 0, done.err
+    return folder
+
+
+def test_lines_are_translated_and_measures_are_reported(
+    run: RunFolder, seqattn: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = run.read_summary()
+    assert summary["loss_name"] == "cross-entropy"
+    assert summary["beats_best_baseline"]
+    done = seqattn("evaluate", run.path, "--json")
+    measures = json.loads(done.out)["measures"]
+    assert measures == summary["measures"]
+    assert measures["exact_match"] > 0.5 > measures["symbol_error_rate"]
+    assert measures["perplexity"] == pytest.approx(np.exp(summary["test_loss"]))
+    # The outputs of the test sentences, asked for as lines, are those of the run.
+    predictions = run.read_predictions()
+    words = [[predictions[f"{side}_vocabulary"][int(k)] for k in row[np.isfinite(row)] if k > 3]
+             for side, rows in (("source", predictions["source"]),
+                                ("target", predictions["forecast"]))
+             for row in rows[:, :, 0]]  # fmt: skip
+    n = len(predictions["ids"])
+    lines = [" ".join(each) for each in words]
+    (run.path.parent / "lines.txt").write_text("\n".join(lines[:n]) + "\n")
+    done = seqattn("predict", run.path, "--input", run.path.parent / "lines.txt")
+    found = done.out.splitlines()
+    assert found == lines[n:]
+    true = [[predictions["target_vocabulary"][int(k)] for k in row[np.isfinite(row)] if k > 3]
+            for row in predictions["target"][:, :, 0]]  # fmt: skip
+    exact = np.mean([line == " ".join(each) for line, each in zip(found, true, strict=True)])
+    assert exact == measures["exact_match"]
+    distance = sum(
+        edit_distance(line.split(), each) for line, each in zip(found, true, strict=True)
+    )
+    assert distance / sum(map(len, true)) == pytest.approx(measures["symbol_error_rate"])
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{lines[0]}\n"))
+    assert seqattn("predict", run.path).out == f"{found[0]}\n"
+    assert seqattn("predict", run.path, "--example", "0").out == f"{found[0]}\n"
+
+
+def test_unknown_symbols_and_empty_lines_are_named(
+    run: RunFolder, seqattn: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("the zebra saw a man\n")
+    done = seqattn("predict", run.path, "--input", file)
+    assert done.code == 0
+    assert "1 symbol unknown to the model: 'zebra'" in done.err
+    file.write_text("the man saw a dog\n\n")
+    done = seqattn("predict", run.path, "--input", file)
+    assert done.code == 3
+    assert "line 2: is empty" in done.err
+    file.write_bytes(b"\xff\xfe")
+    assert "is not UTF-8 text" in seqattn("predict", run.path, "--input", file).err
+
+
+@pytest.mark.parametrize(
+    "command", [["explain"], ["doctor"], ["report"], ["export", "--output", "x.onnx"],
+                ["evaluate", "--input", "x.csv"], ["plot-attention", "--input", "x.csv"]],
+    ids=lambda command: command[0],
+)  # fmt: skip
+def test_commands_that_show_vectors_refuse_symbols(
+    command: list[str], run: RunFolder, seqattn: Command
+) -> None:
+    Path("x.csv").write_text("a,b\n1,2\n")
+    done = seqattn(command[0], run.path, *command[1:])
+    assert done.code == 2
+    assert "are symbols" in done.err
+
+
+def test_heatmaps_have_the_symbols_of_both_sides(run: RunFolder) -> None:
+    from seqattn.plots.run_pictures import attention_panels
+
+    predictions = run.read_predictions(3)
+    arrays = {**predictions, **run.read_attention(3)}
+    panel = attention_panels(arrays, ["0", "1", "2"], 3)[0]
+    assert panel.column_names is not None
+    assert panel.row_names is not None
+    assert panel.column_names[0] in ("the", "a")
+    assert len(panel.row_names) == panel.weights.shape[0]
+    assert run.attention_picture.exists()
+    assert run.predictions_picture.exists()
+
+
+def test_seeds_side_by_side_are_seeds_alone(home: Path, seqattn: Command) -> None:
+    for name, more in (("three", ["--seeds", "3"]), ("one", ["--set", "seed=24"])):
+        done = seqattn("train", "grammar", "--name", name, *OPTIONS, "--set", "data.n_train=90",
+                       *more, "--quiet", "--plots", "none", "--output-dir", home)  # fmt: skip
+        assert done.code == 0, done.err
+    together = RunFolder(home / "three" / "seed-24").read_summary()["test_loss"]
+    assert together == pytest.approx(RunFolder(home / "one").read_summary()["test_loss"], rel=1e-4)
+
+
+def test_a_resumed_run_is_the_uninterrupted_run(tmp_path: Path) -> None:
+    config = resolve(
+        ROOT / "configs" / "grammar.yaml", [*SETS, "data.n_train=120", "name=words"]
+    ).config
+    found = verify_resume(config, tmp_path, stops=3, message=lambda line: None)
+    assert found.difference is None
+    assert found.compared > 5
+
+
+def test_a_section_that_does_not_fit_the_data_is_refused(seqattn: Command) -> None:
+    done = seqattn("train", "squares", "--set", "model.embedding={dim: 8}")
+    assert done.code == 2
+    assert "the steps of these data are vectors" in done.err
+    done = seqattn("train", "grammar", *OPTIONS, "--set", "model.skip=linear")
+    assert done.code == 2
+    assert "the steps of these data are symbols" in done.err
+
+
+# --- measures, by hand ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("found", "true", "distance"), [
+    ("", "", 0), ("abc", "abc", 0), ("", "abc", 3), ("abc", "", 3), ("kitten", "sitting", 3),
+    ("ab", "ba", 2), ("flaw", "lawn", 2),
+])  # fmt: skip
+def test_edit_distances(found: str, true: str, distance: int) -> None:
+    assert edit_distance(found, true) == distance
+
+
+def test_losses_of_unigrams_and_bigrams() -> None:
+    """Two symbols, a and b: counts of each by hand, with one added to each of 6 x 6 pairs."""
+    space = Tokens.of_symbols("ab", "character")
+
+    def part(*texts: str) -> Sequences:
+        numbers, lengths = space.pad([list(text) for text in texts], ends=True)
+        return Sequences(
+            numbers, lengths, numbers, lengths, space.names, texts, source_space=space,
+            target_space=space,
+        )  # fmt: skip
+
+    train, test = part("ab", "aab"), part("b")
+    single, pairs = reference_losses(train, test)
+    # Unigrams: a 3 + 1, b 2 + 1, end 2 + 1, and 1 for each of the other three symbols.
+    assert single[FREQUENCIES] == pytest.approx(-(np.log(3 / 13) + np.log(3 / 13)) / 2)
+    # Bigrams: b never begins (1 of 2 + 6), and the end follows b twice (3 of 2 + 6).
+    assert pairs[BIGRAMS] == pytest.approx(-(np.log(1 / 8) + np.log(3 / 8)) / 2)
+    measures = reference_measures(part("ab", "aab", "ab"), test)
+    assert measures[COPY] == {"exact_match": 1.0, "symbol_error_rate": 0.0}
+    assert measures[MOST_FREQUENT] == {"exact_match": 0.0, "symbol_error_rate": 1.0}
