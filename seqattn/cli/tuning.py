@@ -16,7 +16,7 @@ from seqattn.cli.torchrun import check_not_distributed
 from seqattn.errors import counted
 
 if TYPE_CHECKING:
-    from seqattn.experiments.tuning.trial_loop import TuneResult
+    from seqattn.experiments.tuning.trials import TuneResult
 
 MAX_TRIALS_SHOWN = 10
 

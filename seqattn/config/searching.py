@@ -72,13 +72,6 @@ class Range:
         """Return the value with the given label."""
         return self.values[self.labels.index(label)] if self.kind == "choice" else label
 
-    def index_of(self, label: Any) -> int:
-        """Return the index of a label, from 0 to `size` - 1."""
-        return self.labels.index(label) if self.kind == "choice" else int(label) - int(self.low)
-
-    def label_of_index(self, index: int) -> Label:
-        return self.labels[index] if self.kind == "choice" else int(self.low) + index
-
     def as_text(self) -> str:
         """Return the range as text for the option `--search PATH=RANGE`."""
         if self.kind != "choice":
@@ -129,27 +122,6 @@ class Search:
     def size(self) -> float:
         """The number of combinations of values; infinite if there is a range of real numbers."""
         return math.prod(each.size for each in self.ranges)
-
-    @property
-    def ordered(self) -> list[Range]:
-        """The ranges, sorted by key. Random draws use this order, so the draws do not depend on the
-        order of the options."""
-        return sorted(self.ranges, key=lambda each: each.path)
-
-    def index_of(self, labels: Mapping[str, Any]) -> int:
-        """Return the index of a combination of labels, from 0 to `size` - 1."""
-        index = 0
-        for each in self.ordered:
-            index = index * int(each.size) + each.index_of(labels[each.path])
-        return index
-
-    def labels_of_index(self, index: int) -> dict[str, Label]:
-        """Return the combination of labels with the given index."""
-        labels = dict[str, Label]()
-        for each in reversed(self.ordered):
-            index, remainder = divmod(index, int(each.size))
-            labels[each.path] = each.label_of_index(remainder)
-        return labels
 
     def as_plain(self) -> dict[str, Any]:
         """Return JSON-serializable data that identify the search. The data consist of the ranges

@@ -5,13 +5,11 @@ number of threads, the results of a run therefore do not depend on the number of
 process, which starts the workers, checks all configs, holds the locks of the run folders, and shows
 the progress. A worker writes the files of its runs.
 
-When the parent process starts a worker, it passes only small objects. If it passed a large object
-and the worker ended too early, the parent process could be blocked. A worker reports when it is
-ready, and then receives its task.
-
-A worker ignores stop signals. Instead, the parent process tells all workers to save and exit. If
-the parent process is killed, its workers end at once, because the locks of the run folders are then
-released and another process may write to these folders.
+A worker is a process pool with one process and one task. If a worker is killed, its group is
+therefore known, and the other workers save their groups. A worker ignores stop signals. Instead,
+the parent process tells all workers to save and exit. If the parent process is killed, its workers
+end at once, because the locks of the run folders are then released and another process may write to
+these folders.
 
 The expected time of a group follows from the sizes of its data and its model. The two time
 constants were fitted to four workloads of `scripts/bench.py` with manual gradients: A, B, C, and 64
@@ -23,7 +21,6 @@ estimates therefore do not change results.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import itertools
 import multiprocessing
@@ -35,11 +32,13 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from ctypes import c_int
-from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from seqattn.config import OwnFile, PluginChangedWarning, as_plain
 from seqattn.config.plugins import SOURCES, load_received, plugin_contents
@@ -69,8 +68,7 @@ SECONDS_PER_VALUE = 1.5e-9
 START_SECONDS = 2.0
 """Time in seconds to start the workers, mostly to import torch. If the number of workers is
 not given, workers are used only if they save more than this time."""
-MAX_WORKERS = 1024 if os.name == "posix" else 60
-"""Windows waits for at most 63 connections and processes at once."""
+MAX_WORKERS = 1024
 
 
 def expected_seconds(jobs: Sequence[Job]) -> float:
@@ -151,142 +149,104 @@ def _reason_of_main_module() -> str | None:
     return None
 
 
-# --- the task of a worker -------------------------------------------------------------------------
-
-
-SILENT_WARNINGS = (PluginChangedWarning,)
-"""The warnings about configs and runs that a worker does not show, because the parent process has
-checked the same configs and runs."""
-
-
-@dataclass(frozen=True)
-class WorkerTask:
-    """A group of jobs, as it is sent to a worker.
-
-    Attributes:
-        configs: the configs as plain data, because a worker cannot unpickle a plugin's config
-            section before it has loaded the plugin.
-        jobs: the pickled jobs. Their data lack the naive baseline, which may be a function that
-            cannot be pickled.
-        variables: the environment variables of the parent process. A worker starts with the
-            variables of the fork server, which may be older.
-        start_method: the start method of `multiprocessing` that the parent process has selected;
-            None for the default of the system. Without this value, a worker would use the method
-            with which it was started.
-    """
-
-    configs: list[dict[str, Any]]
-    plugins: dict[str, bytes | None]
-    jobs: bytes
-    resources: Resources
-    variables: Mapping[str, str]
-    start_method: str | None
-
-    @classmethod
-    def of(cls, jobs: Sequence[Job], resources: Resources) -> WorkerTask:
-        # Plain pickle copies tensors. The pickler of multiprocessing would share their memory,
-        # which ends with the process.
-        data = {id(job.data): replace(job.data, rule=None) for job in jobs}  # shared as before
-        content = pickle.dumps(
-            [replace(job, data=data[id(job.data)]) for job in jobs], pickle.HIGHEST_PROTOCOL
-        )
-        return cls(
-            configs=[as_plain(job.config) for job in jobs],
-            plugins=plugin_contents(),
-            jobs=content,
-            resources=resources,
-            variables=dict(os.environ),
-            start_method=multiprocessing.get_start_method(allow_none=True),
-        )
-
-    def set_up_process(self) -> None:
-        """Give this process the settings of the parent process. Plugins may depend on them."""
-        for name in set(os.environ) - set(self.variables):
-            del os.environ[name]
-        os.environ.update(self.variables)
-        multiprocessing.set_start_method(self.start_method, force=True)
-        for category in SILENT_WARNINGS:
-            warnings.simplefilter("ignore", category)
-
-    def load_jobs(self) -> list[Job]:
-        """Load the plugins, and return the jobs with the naive baseline of their tasks."""
-        load_received(self.plugins, self.configs)
-        jobs: list[Job] = pickle.loads(self.jobs)  # noqa: S301 (from a process of this command)
-        data = {id(job.data): job.data for job in jobs}
-        for job in jobs:
-            if not isinstance(task := job.config.data, OwnFile):
-                data[id(job.data)] = replace(job.data, rule=naive_forecast_of(task))
-        return [replace(job, data=data[id(job.data)]) for job in jobs]
-
-
 # --- in a worker process --------------------------------------------------------------------------
 
 
 POLL_INTERVAL_SECONDS = 0.1
 """Time in seconds between two checks of the stop signal, and between two reports of a worker."""
-ENDING_SECONDS = 5.0
-"""Time in seconds after which processes that should end are killed."""
+SILENT_WARNINGS = (PluginChangedWarning,)
+"""The warnings about configs and runs that a worker does not show, because the parent process has
+checked the same configs and runs."""
+_connection: Connection
+_stop: Any
 
 
-class _Reports:
-    """The reports of a worker to the process that started it. The records of several epochs may be
-    sent as one message."""
+@dataclass(frozen=True)
+class _Task:
+    """A group of jobs, as it is sent to a worker.
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection, self.records = connection, list[EpochRecord]()
-        self.sent_at = time.monotonic()
+    Attributes:
+        configs: the configs as plain data, because a worker cannot unpickle a plugin's config
+            section before it has loaded the plugin.
+        plugins: the plugins to load; see `plugin_contents`.
+        jobs: the pickled jobs. Their data lack the naive baseline, which may be a function that
+            cannot be pickled.
+        resources: the resources of the group.
+    """
 
-    def epoch(self, record: EpochRecord) -> None:
-        self.records.append(record)
-        if time.monotonic() - self.sent_at > POLL_INTERVAL_SECONDS:
-            self.send_epochs()
-
-    def send_epochs(self) -> None:
-        if self.records:
-            self.connection.send(("epochs", self.records))
-        self.records, self.sent_at = [], time.monotonic()
-
-    def message(self, line: str) -> None:
-        self.send_epochs()
-        self.connection.send(("message", line))
+    configs: Sequence[Mapping[str, Any]]
+    plugins: Mapping[str, bytes | None]
+    jobs: bytes
+    resources: Resources
 
 
-def work(connection: Connection, stop: Any) -> None:
-    """Receive a task, train the group, and send the result. Each worker process runs this
-    function."""
+def _set_up_worker(
+    connection: Connection, stop: Any, variables: Mapping[str, str], start_method: str | None
+) -> None:
+    """Prepare this process for a task. Plugins may depend on the settings of the parent process.
+
+    Args:
+        connection: the connection on which the worker reports.
+        stop: the stop signal, a shared integer; 0 to go on.
+        variables: the environment variables of the parent process. A worker starts with those of
+            the fork server, which may be older.
+        start_method: the start method of `multiprocessing` that the parent process has selected;
+            None for the default of the system. Without it, processes that a plugin starts would
+            have the signal mask of the fork server.
+    """
+    global _connection, _stop
+    _connection, _stop = connection, stop
     ignore_stop_signals()
-    if hasattr(os, "register_at_fork"):  # Windows has no fork
-        os.register_at_fork(after_in_child=connection.close)  # so that its end is noticed
     end_with_parent()
-    reports = _Reports(connection)
-    callbacks = Callbacks(epoch=reports.epoch, message=reports.message, stop=lambda: stop.value)
+    os.environ.clear()
+    os.environ.update(variables)
+    multiprocessing.set_start_method(start_method, force=True)
+    for category in SILENT_WARNINGS:
+        warnings.simplefilter("ignore", category)
+
+
+def _train_task(task: _Task) -> list[tuple[Any, Any]] | None:
+    """Train a group, and return the summary and the error of each job; None if a stop signal has
+    interrupted the training."""
+    records, sent_at = list[EpochRecord](), time.monotonic()
+
+    def send_epochs() -> None:
+        nonlocal sent_at
+        _connection.send(("epochs", [*records]))
+        records.clear()
+        sent_at = time.monotonic()
+
+    def epoch(record: EpochRecord) -> None:
+        records.append(record)
+        if time.monotonic() - sent_at > POLL_INTERVAL_SECONDS:
+            send_epochs()
+
+    def message(line: str) -> None:
+        send_epochs()
+        _connection.send(("message", line))
+
     try:
-        connection.send(("ready", None))
-        task = connection.recv()
-        task.set_up_process()
-        trained = train_group(task.load_jobs(), task.resources, callbacks)
-        result: tuple[str, Any] = "trained", [(job.summary, job.error) for job in trained]
+        send_epochs()  # the worker has started
+        load_received(task.plugins, task.configs)
+        group: list[Job] = pickle.loads(task.jobs)  # noqa: S301 (from a process of this command)
+        data = {id(job.data): job.data for job in group}
+        for job in group:
+            if not isinstance(section := job.config.data, OwnFile):
+                data[id(job.data)] = replace(job.data, rule=naive_forecast_of(section))
+        group = [replace(job, data=data[id(job.data)]) for job in group]
+        trained = train_group(group, task.resources, Callbacks(
+            epoch=epoch, message=message, stop=lambda: int(_stop.value)
+        ))  # fmt: skip
+        return [(job.summary, job.error) for job in trained]
     except Interrupted:
-        result = "stopped", None
+        return None
     except (SeqattnError, OSError) as error:
-        result = "error", _picklable(error)
+        raise _picklable(error) from None
     except BaseException:  # a plugin may also raise SystemExit
-        result = "error", RuntimeError(f"a worker process failed:\n{traceback.format_exc()}")
-    with contextlib.suppress(OSError):  # the parent process has closed the connection
-        reports.send_epochs()
-        connection.send(result)
-    connection.close()
-    # Like Python at exit, this process waits for processes of plugins that are not daemons.
-    end = time.monotonic() + ENDING_SECONDS
-    for child in multiprocessing.active_children():
-        if not child.daemon:
-            child.join(max(0.0, end - time.monotonic()))
-        child.kill()
-        child.join()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-    os._exit(0)  # the files are closed, and the ordinary end of a process with torch takes longer
+        raise RuntimeError(f"a worker process failed:\n{traceback.format_exc()}") from None
+    finally:
+        with contextlib.suppress(OSError):  # the parent process has closed the connection
+            send_epochs()
 
 
 def _picklable(error: Exception) -> Exception:
@@ -303,183 +263,76 @@ def _picklable(error: Exception) -> Exception:
 # --- in the process that starts the workers -------------------------------------------------------
 
 
-FILES_PER_WORKER = 3
-"""The number of open files of this process for each worker: a connection and two ends of pipes."""
+FILES_PER_WORKER = 10
+"""The number of open files of this process for each worker: the ends of pipes and queues."""
 
 
 @dataclass
 class _Worker:
-    """A worker process."""
-
-    process: Any
-    group: int
-    memory: int
-    task: WorkerTask | None
-    is_ready: bool = False
-
-
-@dataclass
-class _Pool:
-    """The workers of one command, and their results.
+    """A process pool that trains one group.
 
     Attributes:
-        trained: the jobs, with their results, of each group whose worker has finished the training,
-            by the index of the group.
-        waiting: the indices of the groups that wait for a worker, sorted by expected time; the
-            group with the longest time is last.
-        next_task: the task of the last group in `waiting`; None if it is not pickled yet.
-        workers: the running workers by the connection on which they report.
+        group: the index of the group.
+        jobs: the jobs of the group.
+        memory: the estimated memory of the worker in bytes.
+        pool: the pool of one process.
+        future: the result of `_train_task`.
+        connection: the connection on which the worker reports.
+        has_started: whether the worker has sent a report.
     """
 
-    groups: Sequence[Sequence[Job]]
-    resources: Resources
-    callbacks: Callbacks
-    count: int
-    trained: dict[int, list[Job]] = field(default_factory=dict)
-    error: Exception | None = None
-    waiting: list[int] = field(default_factory=list)
-    next_task: WorkerTask | None = None
-    workers: dict[Connection, _Worker] = field(default_factory=dict)
+    group: int
+    jobs: Sequence[Job]
+    memory: int
+    pool: ProcessPoolExecutor
+    future: Future[Any]
+    connection: Connection
+    has_started: bool = False
 
-    def __post_init__(self) -> None:
-        # The longest groups start first, so that no long group starts when the others end.
-        work = [expected_seconds(group) for group in self.groups]
-        self.waiting = sorted(range(len(self.groups)), key=lambda k: work[k])
-        self.context = start_fork_server()
-        self.stop = self.context.RawValue(c_int, 0)
-
-    def train(self) -> None:
-        """Train the groups until all have ended, a worker fails, or a stop is requested."""
-        atexit.register(self._kill)  # Python may exit while another thread waits here
-        try:
-            while self.workers or (self.waiting and not self.stop.value):
-                self._start_workers()
-                self._receive_reports()
-                self.stop.value = self.stop.value or self.callbacks.stop()
-        except BaseException as error:  # of a callback, or KeyboardInterrupt
-            self._end_workers(error)
-            raise
-        finally:
-            self._kill()
-            atexit.unregister(self._kill)
-            for connection in self.workers:
-                connection.close()
-            self.workers.clear()
-
-    def _end_workers(self, error: BaseException) -> None:
-        """Tell the workers to save and exit, wait for a short time, kill the workers that still
-        run, and log the error."""
-        running = [worker.group for worker in self.workers.values()]
-        self.callbacks = Callbacks()
-        self.stop.value = self.stop.value or signal.SIGTERM
-        end = time.monotonic() + ENDING_SECONDS
-        try:
-            while self.workers and time.monotonic() < end:
-                self._receive_reports()
-        finally:
-            self._kill()
-            for group in running:
-                if group not in self.trained:
-                    log_end(self.groups[group], error)
-
-    def _kill(self) -> None:
-        """Kill the workers that still run, and start no more workers."""
-        self.stop.value = self.stop.value or signal.SIGTERM
-        left = [*self.workers.values()]
-        for worker in left:
-            worker.process.kill()
-        for worker in left:
-            worker.process.join()
-
-    def _start_workers(self) -> None:
-        while self.waiting and not self.stop.value and len(self.workers) < self.count:
-            group = self.groups[self.waiting[-1]]
+    def receive_reports(self, callbacks: Callbacks) -> None:
+        """Pass the reports that have arrived to the callbacks."""
+        while True:
             try:
-                task = self.next_task = self.next_task or WorkerTask.of(group, self.resources)
-            except Exception as error:  # data or a state of a plugin may not be picklable
-                self._fail(
-                    DistributedError(
-                        f"{group[0].folder.path}: the run cannot be sent to a worker process"
-                        f" ({type(error).__name__}: {error}). --jobs 1 uses no worker."
-                    )
+                if not self.connection.poll():
+                    return
+                kind, content = self.connection.recv()
+            except (EOFError, OSError):  # the worker has ended
+                return
+            self.has_started = True
+            if kind == "message":
+                callbacks.message(content)
+            else:
+                for record in content:
+                    callbacks.epoch(record)
+
+    def end(self) -> list[Job]:
+        """Wait for the end of the process, and return the jobs with their summaries and errors, or
+        unchanged after a stop.
+
+        Raises:
+            DistributedError: if the worker was killed.
+        """
+        self.pool.shutdown()
+        self.connection.close()
+        try:
+            trained = self.future.result()
+        except BrokenProcessPool:
+            remedy = "--jobs 1 uses less memory."
+            if not self.has_started:  # for example, because the main script starts workers itself
+                remedy = (
+                    'In a Python script, workers need the guard if __name__ == "__main__":, and'
+                    " workers=1 needs none."
                 )
-                return
-            # A worker has the pickled jobs and the jobs at the same time.
-            memory = len(group) * estimate_run_memory(group[0]) + 2 * len(task.jobs)
-            used = sum(worker.memory for worker in self.workers.values())
-            if self.workers and used + memory > physical_memory() // 2:
-                return
-            try:
-                self._start_worker(task, memory)
-            except (EOFError, OSError) as error:
-                self._fail(DistributedError(f"a worker process cannot be started: {error}."))
-                return
-
-    def _start_worker(self, task: WorkerTask, memory: int) -> None:
-        """Start a worker for the last group in `waiting`."""
-        here, there = self.context.Pipe()
-        process = self.context.Process(target=work, args=(there, self.stop))
-        try:
-            with blocked_stop_signals():
-                process.start()
-        except BaseException:
-            here.close()
-            raise
-        finally:
-            there.close()  # otherwise the end of the worker would not close the connection
-        self.workers[here] = _Worker(process, self.waiting.pop(), memory, task)
-        self.next_task = None
-
-    def _receive_reports(self) -> None:
-        for connection in wait([*self.workers], timeout=POLL_INTERVAL_SECONDS):
-            self._receive(cast("Connection", connection))
-
-    def _receive(self, connection: Connection) -> None:
-        """Receive a report from a worker, or notice the end of the worker."""
-        worker = self.workers[connection]
-        try:
-            kind, content = connection.recv()
-            if kind == "ready":
-                worker.is_ready = True
-                connection.send(worker.task)
-                worker.task = None
-                return
-        except (EOFError, OSError):
-            kind, content = "lost", None
-        if kind == "message":
-            self.callbacks.message(content)
-        elif kind == "epochs":
-            for record in content:
-                self.callbacks.epoch(record)
-        else:
-            del self.workers[connection]
-            connection.close()
-            worker.process.join()
-            self._end(worker, kind, content)
-
-    def _end(self, worker: _Worker, kind: str, content: Any) -> None:
-        """Keep the result of a worker that has ended. After an error, stop the other workers."""
-        group = self.groups[worker.group]
-        if kind == "trained":
-            self.trained[worker.group] = [
-                replace(job, summary=summary, error=error)
-                for job, (summary, error) in zip(group, content, strict=True)
-            ]
-        elif kind == "error":
-            self._fail(content)
-        elif kind == "lost":
             error = DistributedError(
-                _describe_loss(worker.process.exitcode, group, was_ready=worker.is_ready)
+                "a worker process ended abruptly, perhaps because memory ran out."
+                f" {describe_saved(self.jobs)} {remedy}"
             )
-            log_end(group, error)
-            self._fail(error)
-        else:
-            assert kind == "stopped"  # the group is saved, and the caller reports the stop
-
-    def _fail(self, error: Exception) -> None:
-        """Keep the first error, and tell the workers to save and exit."""
-        self.error = self.error or error
-        self.stop.value = self.stop.value or signal.SIGTERM
+            log_end(self.jobs, error)
+            raise error from None
+        if trained is None:
+            return [*self.jobs]
+        return [replace(job, summary=summary, error=error)
+                for job, (summary, error) in zip(self.jobs, trained, strict=True)]  # fmt: skip
 
 
 def train_in_workers(
@@ -500,31 +353,90 @@ def train_in_workers(
             pickled. The other workers save their groups first.
     """
     allow_open_files(sum(map(len, groups)) + FILES_PER_WORKER * count)
-    pool = _Pool(groups, replace(resources, workers=count), callbacks, count)
+    resources = replace(resources, workers=count)
+    # The longest groups start first, so that no long group starts when the others end.
+    seconds = [expected_seconds(group) for group in groups]
+    waiting = sorted(range(len(groups)), key=seconds.__getitem__)
+    context, method = start_fork_server(), multiprocessing.get_start_method(allow_none=True)
+    stop = context.RawValue(c_int, 0)
+    trained, workers = [[*group] for group in groups], list[_Worker]()
+    task: _Task | None = None
+    failure: Exception | None = None
+
+    def start_workers() -> None:
+        nonlocal task
+        while waiting and not stop.value and len(workers) < count:
+            group = groups[waiting[-1]]
+            task = task or _pack_task(group, resources)
+            # A worker has the pickled jobs and the jobs at the same time.
+            memory = len(group) * estimate_run_memory(group[0]) + 2 * len(task.jobs)
+            used = sum(worker.memory for worker in workers)
+            if workers and used + memory > physical_memory() // 2:
+                return
+            here, there = context.Pipe(duplex=False)
+            pool = ProcessPoolExecutor(
+                1, context, _set_up_worker, (there, stop, dict(os.environ), method)
+            )
+            try:
+                with there, blocked_stop_signals():
+                    future = pool.submit(_train_task, task)
+            except (EOFError, OSError) as error:
+                here.close()
+                raise DistributedError(f"a worker process cannot be started: {error}.") from None
+            workers.append(_Worker(waiting.pop(), group, memory, pool, future, here))
+            task = None
+
     # Only a worker knows whether its run has replaced the earlier run, whose log must not change.
     with hold_lines([job.folder.path for group in groups for job in group if job.replaces]):
-        pool.train()
-    if pool.error is not None:
-        raise pool.error
-    return [pool.trained.get(k, list(group)) for k, group in enumerate(groups)]
-
-
-def _describe_loss(exit_code: int | None, jobs: Sequence[Job], *, was_ready: bool) -> str:
-    remedy = ""
-    if exit_code is not None and exit_code < 0:
         try:
-            name = signal.Signals(-exit_code).name
-        except ValueError:  # the real-time signals have no names
-            name = f"signal {-exit_code}"
-        reason = f"by {name}"
-        if name == "SIGKILL":
-            reason = f"{reason}, perhaps because memory ran out"
-            remedy = "--jobs 1 uses less memory."
-    else:
-        reason = f"with exit code {exit_code}"
-        if not was_ready:  # for example, because the main script starts workers itself
-            remedy = (
-                'In a Python script, workers need the guard if __name__ == "__main__":, and'
-                " workers=1 needs none."
-            )
-    return f"a worker process was ended {reason}. {describe_saved(jobs)} {remedy}".rstrip()
+            while workers or (waiting and not stop.value):
+                try:
+                    start_workers()
+                except DistributedError as error:
+                    failure = failure or error
+                wait([worker.future for worker in workers], POLL_INTERVAL_SECONDS, FIRST_COMPLETED)
+                for worker in [*workers]:
+                    has_ended = worker.future.done()  # all its reports have arrived
+                    worker.receive_reports(callbacks)
+                    if not has_ended:
+                        continue
+                    workers.remove(worker)
+                    try:
+                        trained[worker.group] = worker.end()
+                    except Exception as error:
+                        failure = failure or error
+                stop.value = stop.value or (signal.SIGTERM if failure else callbacks.stop())
+        except BaseException as error:  # of a callback, or KeyboardInterrupt
+            stop.value = stop.value or signal.SIGTERM
+            for worker in workers:
+                while not worker.future.done():  # the worker saves its group
+                    worker.receive_reports(Callbacks())
+                    wait([worker.future], POLL_INTERVAL_SECONDS)
+                worker.pool.shutdown()
+                if worker.future.exception() is not None or worker.future.result() is None:
+                    log_end(worker.jobs, error)
+            raise
+    if failure is not None:
+        raise failure
+    return trained
+
+
+def _pack_task(jobs: Sequence[Job], resources: Resources) -> _Task:
+    """Return a group as a task for a worker.
+
+    Raises:
+        DistributedError: if the jobs cannot be pickled, such as data or a state of a plugin.
+    """
+    # Plain pickle copies tensors. The pickler of multiprocessing would share their memory, which
+    # ends with the process.
+    data = {id(job.data): replace(job.data, rule=None) for job in jobs}  # shared as before
+    try:
+        content = pickle.dumps(
+            [replace(job, data=data[id(job.data)]) for job in jobs], pickle.HIGHEST_PROTOCOL
+        )
+    except Exception as error:
+        raise DistributedError(
+            f"{jobs[0].folder.path}: the run cannot be sent to a worker process"
+            f" ({type(error).__name__}: {error}). --jobs 1 uses no worker."
+        ) from None
+    return _Task([as_plain(job.config) for job in jobs], plugin_contents(), content, resources)

@@ -16,7 +16,7 @@ from seqattn.config import Plugin, Training
 from seqattn.config.searching import Search
 from seqattn.errors import UsageError
 from seqattn.experiments.tuning import search as search_module
-from seqattn.experiments.tuning import trial_loop, trials
+from seqattn.experiments.tuning import trials
 from tests.experiments.test_search_words import RATE, WIDTH, wanted
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")
@@ -53,16 +53,16 @@ def test_a_search_does_not_continue_with_a_changed_plugin(tmp_path: Path) -> Non
 # --- the importance of keys -------------------------------------------------------------------
 
 
-def finished(search: Search, folder: Path, loss: Callable[[float], float]) -> trial_loop.TuneResult:
+def finished(search: Search, folder: Path, loss: Callable[[float], float]) -> trials.TuneResult:
     """Write the results of trials whose loss depends on the learning rate only."""
     folder.mkdir()
     study = trials.open_study(f"sqlite:///{folder / 'study.db'}", search, {})
-    for _ in range(trial_loop.MIN_TRIALS):
-        trial = trials.start_trial(study, search, lambda number: True, lambda line: None)
+    for _ in range(trials.MIN_TRIALS):
+        trial = trials.start_trial(study, search, lambda line: None)
         assert trial is not None
         rate = trial.params["training.learning_rate"]
         trials.end(study, trial, TrialState.COMPLETE, loss(rate))
-    return trial_loop.write_search_results(study, search, folder)
+    return trials.write_search_results(study, search, folder)
 
 
 def test_keys_without_effect_have_no_importance(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from seqattn.errors import (
     UsageError,
 )
 from seqattn.experiments import Callbacks, train_one, tuning
-from seqattn.experiments.tuning import trial_loop, trials
+from seqattn.experiments.tuning import trials
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import exclusive_lock
 from tests.conftest import Ended
@@ -67,9 +67,9 @@ class Trainer:
 @pytest.fixture
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     found = Trainer()
-    monkeypatch.setattr(trial_loop, "train_one", found)
-    monkeypatch.setattr(trial_loop, "importance_figure", lambda *_: None)
-    monkeypatch.setattr(trial_loop, "as_bytes", lambda _: b"")
+    monkeypatch.setattr(trials, "train_one", found)
+    monkeypatch.setattr(trials, "importance_figure", lambda *_: None)
+    monkeypatch.setattr(trials, "as_bytes", lambda _: b"")
     return found
 
 
@@ -126,7 +126,7 @@ def test_pruned_failed_and_refused_combinations_are_not_tried_again(
         return 1.0
 
     trainer = Trainer(loss)
-    monkeypatch.setattr(trial_loop, "train_one", trainer)
+    monkeypatch.setattr(trials, "train_one", trainer)
     asked = wanted(tmp_path, "model.hidden_dim=uniform(3,6)")
     found = tuning.tune(asked, tmp_path, 9)
     assert len(trainer.configs) == 4
@@ -328,7 +328,7 @@ def test_a_trial_that_the_disk_failed_is_tried_again(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = Trainer()
-    monkeypatch.setattr(trial_loop, "train_one", trainer)
+    monkeypatch.setattr(trials, "train_one", trainer)
     asked = wanted(tmp_path, RATE)
     tuning.tune(asked, tmp_path, 1)
 
@@ -374,10 +374,10 @@ def test_processes_that_share_a_database_leave_each_other_s_trials_alone(
     asked, storage = wanted(tmp_path, CELLS), f"sqlite:///{tmp_path / 'shared.db'}"
     tuning.tune(asked, tmp_path / "a", 1, storage=storage)
     study = optuna.load_study(study_name="found", storage=storage)
-    running = study.ask()  # by another process, at what is left
-    left = ({"gru", "lstm"} - {trial.params["model.cell"] for trial in study.trials[:1]}).pop()
-    running.study.sampler = trials.FixedSampler({"model.cell": left})
-    assert running.suggest_categorical("model.cell", ["gru", "lstm"]) == left
+    left = ({"gru", "lstm"} - {trial.params["model.cell"] for trial in study.trials}).pop()
+    study.enqueue_trial({"model.cell": left})
+    running = study.ask(trials.search_space(asked))  # by another process
+    assert running.params == {"model.cell": left}
     messages = list[str]()
     tuning.tune(asked, tmp_path / "b", 2, storage=storage, message=messages.append)
     assert study.trials[1].state == optuna.trial.TrialState.RUNNING

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from seqattn.config.searching import Search, plan_search
 from seqattn.experiments import tuning
-from seqattn.experiments.tuning import trial_loop, trials
+from seqattn.experiments.tuning import trials
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")
 SMALL = ["data.n_train=8", "data.n_validation=4", "data.n_test=4"]
@@ -67,19 +67,19 @@ def test_trials_at_another_place_of_their_schedule_are_not_pruned(
     assert {type(p) for p in pruners(alike, tmp_path, 1).values()} == {optuna.pruners.MedianPruner}
 
 
-def finished(asked: Search, folder: Path, count: int) -> trial_loop.TuneResult:
+def finished(asked: Search, folder: Path, count: int) -> trials.TuneResult:
     """A study whose trials ended with the losses of their learning rate."""
     folder.mkdir(exist_ok=True)
     study = trials.open_study(f"sqlite:///{folder / 'study.db'}", asked, {})
     for _ in range(count):
-        trial = trials.start_trial(study, asked, lambda number: True, lambda line: None)
+        trial = trials.start_trial(study, asked, lambda line: None)
         assert trial is not None
         trials.end(study, trial, TrialState.COMPLETE, trial.params["training.learning_rate"])
-    return trial_loop.write_search_results(study, asked, folder)
+    return trials.write_search_results(study, asked, folder)
 
 
 def test_few_trials_say_nothing_of_what_mattered(tmp_path: Path) -> None:
-    asked, few = wanted(tmp_path, RATE, WIDTH), trial_loop.MIN_TRIALS - 1
+    asked, few = wanted(tmp_path, RATE, WIDTH), trials.MIN_TRIALS - 1
     (tmp_path / "few").mkdir()
     (tmp_path / "few/importance.png").touch()  # of an earlier version
     found = finished(asked, tmp_path / "few", few)

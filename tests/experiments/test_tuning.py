@@ -98,9 +98,8 @@ def test_it_goes_on_where_it_was_stopped_and_tries_again_what_was_lost(tmp_path:
     asked = wanted(tmp_path)
     tuning.tune(asked, tmp_path, 2, threads=1)
     storage = f"sqlite:///{tmp_path / 'found' / 'study.db'}"
-    lost = optuna.load_study(study_name="found", storage=storage).ask()  # as a killed process
-    for param_range in asked.ranges:
-        trials.suggest_value(lost, param_range)
+    study = optuna.load_study(study_name="found", storage=storage)
+    study.ask(trials.search_space(asked))  # as a killed process
     found = tuning.tune(asked, tmp_path, 5, threads=1)
     assert len(found.trials) == 6, "what was lost does not count"
     by_number = {row["trial"]: row for row in found.trials}

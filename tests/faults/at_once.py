@@ -21,7 +21,7 @@ data: {n_train: 24, n_validation: 8, n_test: 8}
 model: {hidden_dim: 3}
 training: {epochs: 3, checkpoint_seconds: 0}
 """
-ROOMS = ("experiments.tuning.trial_loop", "report")
+ROOMS = ("experiments.tuning.trials", "report")
 SEARCH = ["tune", "c.yaml", "--threads", "1", "--search"]
 SHARED = ["--storage", "sqlite:///shared.db"]
 

@@ -151,7 +151,7 @@ MISTAKES = {
     ),
     "mask without the axis of steps": Mistake(
         NORMALIZER, NORMALIZER_RESULT, "scores.masked_fill(~keep, float('-inf')).softmax(-1)",
-        "shapes", ("must match the size of tensor", "write keep[..., None, :]"),
+        "shapes", ("must match the size of tensor",),
     ),
     "wrong scale": Mistake(
         SCORE, SCORE_RESULT, "return products", "scale",

@@ -7,7 +7,7 @@ import numpy as np
 import optuna
 import pytest
 
-from seqattn.experiments.tuning import trial_loop
+from seqattn.experiments.tuning import trials
 
 SEARCHES = 60
 
@@ -16,7 +16,7 @@ SEARCHES = 60
 def misled() -> dict[int, int]:
     """Trials -> searches in which the key without effect is named as the more important one."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    counts = dict.fromkeys((4, 8, 12, trial_loop.MIN_TRIALS), 0)
+    counts = dict.fromkeys((4, 8, 12, trials.MIN_TRIALS), 0)
     for seed in range(SEARCHES):
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
         noise = np.random.default_rng(seed)
@@ -37,5 +37,5 @@ def misled() -> dict[int, int]:
 @pytest.mark.filterwarnings("ignore")
 def test_from_enough_trials_on_chance_does_not_decide(misled: dict[int, int]) -> None:
     print(misled)
-    assert misled[trial_loop.MIN_TRIALS] <= SEARCHES / 20
+    assert misled[trials.MIN_TRIALS] <= SEARCHES / 20
     assert misled[4] > SEARCHES / 5

@@ -373,17 +373,6 @@ def run_check(name: str, function: Callable[[], str], file: str) -> tuple[CheckR
         )
 
 
-HINTS = {
-    "must match the size of tensor": ". keep (..., S) and valid_lengths (..., 1) have no axis of"
-    " target steps: write keep[..., None, :].",
-    "'NoneType'": ". The state of a cell is None at the first step.",
-    "'NormalizerOutput' object has no attribute": ". A location returns the weights and not the"
-    " NormalizerOutput: use its attribute weights.",
-    "eager_step() missing": ". eager_step returns the function of a step; see docs/plugins.md.",
-}
-"""What a usual mistake in a plugin looks like in the text of its exception, and the remedy."""
-
-
 def _describe_exception(error: Exception, file: str) -> str:
     """Return a sentence about an exception. Unless the exception is a `SeqattnError`, the sentence
     contains the last line of the plugin in the traceback, if there is one."""
@@ -395,10 +384,9 @@ def _describe_exception(error: Exception, file: str) -> str:
     words = f"{type(error).__name__}: {text}"
     if isinstance(error, SeqattnError):
         return text
-    hint = next((remedy for sign, remedy in HINTS.items() if sign in words), "")
     if not lines:
-        return f"The check raises {words}{hint}"
-    return f"Line {lines[-1].lineno} (`{lines[-1].line}`) raises {words}{hint}"
+        return f"The check raises {words}"
+    return f"Line {lines[-1].lineno} (`{lines[-1].line}`) raises {words}"
 
 
 def _summarize(check: str, rows: Sequence[tuple[str, CheckRow]]) -> CheckRow:

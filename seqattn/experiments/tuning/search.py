@@ -33,7 +33,7 @@ from seqattn.runs.storage import LOCK_NAME, TMP_SUFFIX, exclusive_lock, folder_l
 from seqattn.training.checkpoints import MUTABLE_ON_RESUME
 
 if TYPE_CHECKING:
-    from seqattn.experiments.tuning.trial_loop import TuneResult
+    from seqattn.experiments.tuning.trials import TuneResult
 
 LOCK_TIMEOUT = 60.0
 """Maximum time in seconds to wait for another process that writes the result files."""
@@ -73,7 +73,7 @@ def tune(
         from sqlalchemy.exc import SQLAlchemyError
     except ImportError:
         raise UsageError(f"seqattn tune needs Optuna: {install_command('tune')}") from None
-    from seqattn.experiments.tuning import trial_loop, trials
+    from seqattn.experiments.tuning import trials
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     choose_device(device)
@@ -93,17 +93,17 @@ def tune(
                 write_manifest(path, identity, study.user_attrs[trials.SEARCH_ATTR])
             if storage is None:  # with a shared database, other processes may run these trials
                 trials.requeue_killed(study, search)
-            loop = trial_loop.TrialLoop(
+            loop = trials.TrialLoop(
                 study, search, path, device, threads, callbacks or Callbacks(), message
             )
             try:
                 loop.run_trials(count)
             except BaseException:
                 with contextlib.suppress(Exception), write_lock():
-                    trial_loop.write_trials(study, search, path)
+                    trials.write_trials(study, search, path)
                 raise
             with write_lock():
-                return trial_loop.write_search_results(study, search, path)
+                return trials.write_search_results(study, search, path)
     except (optuna.exceptions.StorageInternalError, SQLAlchemyError) as error:
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise StorageError(f"the study's database cannot be used: {first_line}") from None
