@@ -145,30 +145,8 @@ def plan_comparison(
     compare = _read_section(draft)
     arms, sweep = _plan_variants(draft.name, compare, vary, along)
     count = compare.seeds if seeds is None else seeds
-    if len(arms) < 2:
-        raise ConfigError(
-            f"{draft.name}: a comparison needs two variants or more, got {len(arms)}. Give --vary"
-            " PATH=A,B,... or a compare: section."
-        )
-    if count < 2:
-        raise ConfigError(
-            f"--seeds {count}: one seed cannot be compared with anything; give 2 or more (with"
-            " fewer than 6 no difference can be shown)."
-        )
-    if count * len(arms) > MAX_RUNS:
-        raise ConfigError(
-            f"{draft.name}: {len(arms)} variants of {count} seeds are {count * len(arms):,} runs;"
-            f" at most {MAX_RUNS:,} go into one comparison."
-        )
-    variants, mistakes = list[VariantConfig](), list[str]()
-    for arm in arms:
-        mistakes += [f"{arm.origin}: {key} {NOT_VARIED[key]}."
-                     for key in arm.changes if key in NOT_VARIED]  # fmt: skip
-        try:
-            config = draft.changed(arm.changes, arm.origin).resolve().config
-            variants.append(VariantConfig(arm.name, config, arm.series, arm.at))
-        except ConfigError as error:
-            mistakes += error.mistakes or [str(error)]
+    _check_size(draft.name, len(arms), count)
+    variants, mistakes = _resolve_variants(draft, arms)
     replaced = {"vary": vary or None, "variants": vary or None, "along": along, "seeds": seeds,
                 "resample_data": resample_data}  # fmt: skip
     mistakes += _check_overrides(
@@ -177,13 +155,7 @@ def plan_comparison(
     generated = [each.config.data for each in variants if isinstance(each.config.data, Generated)]
     resampled = compare.resample_data if resample_data is None else resample_data
     mistakes += _check_variants(variants, [arm.name for arm in arms])
-    mistakes += [
-        f"variants differ in data.{part}_seed, but each seed draws new data"
-        " (compare.resample_data). Hold the data fixed: --fixed-data, or compare.resample_data:"
-        " false."
-        for part in PARTS
-        if resampled and len({getattr(data, f"{part}_seed") for data in generated}) > 1
-    ]
+    mistakes += _check_data_seeds(generated) if resampled else []
     if resample_data and not generated:
         mistakes.append("--resample-data: requires generated data, but the data are files.")
     if mistakes:
@@ -194,6 +166,57 @@ def plan_comparison(
     return ComparisonPlan(
         first.name, tuple(variants), seeds_of_each, sweep, resampled and bool(generated)
     )
+
+
+def _resolve_variants(
+    draft: Draft, arms: Sequence[_VariantDraft]
+) -> tuple[list[VariantConfig], list[str]]:
+    """Return the variants whose config is valid, and the mistakes of the others."""
+    variants, mistakes = list[VariantConfig](), list[str]()
+    for arm in arms:
+        mistakes += [f"{arm.origin}: {key} {NOT_VARIED[key]}."
+                     for key in arm.changes if key in NOT_VARIED]  # fmt: skip
+        try:
+            config = draft.changed(arm.changes, arm.origin).resolve().config
+            variants.append(VariantConfig(arm.name, config, arm.series, arm.at))
+        except ConfigError as error:
+            mistakes += error.mistakes or [str(error)]
+    return variants, mistakes
+
+
+def _check_size(name: str, variants: int, seeds: int) -> None:
+    """Check the number of runs of a comparison.
+
+    Raises:
+        ConfigError: if there are too few variants or seeds, or too many runs.
+    """
+    if variants < 2:
+        raise ConfigError(
+            f"{name}: a comparison needs two variants or more, got {variants}. Give --vary"
+            " PATH=A,B,... or a compare: section."
+        )
+    if seeds < 2:
+        raise ConfigError(
+            f"--seeds {seeds}: one seed cannot be compared with anything; give 2 or more (with"
+            " fewer than 6 no difference can be shown)."
+        )
+    if seeds * variants > MAX_RUNS:
+        raise ConfigError(
+            f"{name}: {variants} variants of {seeds} seeds are {seeds * variants:,} runs; at most"
+            f" {MAX_RUNS:,} go into one comparison."
+        )
+
+
+def _check_data_seeds(generated: Sequence[Generated]) -> list[str]:
+    """Return a mistake for each part of the data whose seed differs between variants, although each
+    seed draws new data."""
+    return [
+        f"variants differ in data.{part}_seed, but each seed draws new data"
+        " (compare.resample_data). Hold the data fixed: --fixed-data, or compare.resample_data:"
+        " false."
+        for part in PARTS
+        if len({getattr(data, f"{part}_seed") for data in generated}) > 1
+    ]
 
 
 def _read_section(draft: Draft) -> Compare:
@@ -250,26 +273,12 @@ def _plan_variants(
     mistakes: list[str] = []
     place = "--vary" if vary else "compare.vary"
     grid = _read_grid(vary or compare.vary, place, mistakes)
-    sweep = _read_grid(
-        compare.along if along is None else along,
-        "compare.along" if along is None else "--along", mistakes,
-    )  # fmt: skip
-    if len(sweep) > 1:
-        mistakes.append(f"--along: expected one key, got {len(sweep)} keys.")
-    mistakes += [
-        f"--along {key}: {json.dumps(value)} is not a number."
-        for key, values in sweep.items()
-        for value in values
-        if isinstance(value, bool) or not isinstance(value, int | float)
-    ]
+    sweep = _read_sweep(compare.along if along is None else along,
+                        "compare.along" if along is None else "--along", mistakes)  # fmt: skip
     if mistakes:
         raise ConfigError(f"{path}: {count_mistakes(len(mistakes))}.", mistakes)
     named = {} if vary else compare.variants
-    variants: list[tuple[str, Mapping[str, Any]]] = list(named.items())
-    if not variants and grid:
-        for combination in itertools.product(*grid.values()):
-            changes = dict(zip(grid, combination, strict=True))
-            variants.append(("_".join(itertools.starmap(_value_name, changes.items())), changes))
+    variants = list(named.items()) or _combine(grid)
     (key, numbers), *_ = [*sweep.items(), ("", [None])]
     arms = list[_VariantDraft]()
     for series, constant in variants or ([("", {})] if sweep else []):
@@ -282,6 +291,28 @@ def _plan_variants(
             origin = f"compare.variants.{name}" if named else f"{place} {values}"
             arms.append(_VariantDraft(name, changes, origin, series, at))
     return arms, key
+
+
+def _combine(grid: Mapping[str, Sequence[Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the name and the changes of every combination of the values of a grid."""
+    combinations = itertools.product(*grid.values()) if grid else ()
+    variants = [dict(zip(grid, values, strict=True)) for values in combinations]
+    return [("_".join(itertools.starmap(_value_name, one.items())), one) for one in variants]
+
+
+def _read_sweep(given: Grid, option: str, mistakes: list[str]) -> dict[str, list[Any]]:
+    """Return the key of a sweep with its numbers; empty without a sweep. Add mistakes to
+    `mistakes`."""
+    sweep = _read_grid(given, option, mistakes)
+    if len(sweep) > 1:
+        mistakes.append(f"--along: expected one key, got {len(sweep)} keys.")
+    mistakes += [
+        f"--along {key}: {json.dumps(value)} is not a number."
+        for key, values in sweep.items()
+        for value in values
+        if isinstance(value, bool) or not isinstance(value, int | float)
+    ]
+    return sweep
 
 
 def _read_grid(given: Grid, option: str, mistakes: list[str]) -> dict[str, list[Any]]:
@@ -304,6 +335,13 @@ def _read_grid(given: Grid, option: str, mistakes: list[str]) -> dict[str, list[
                 grid[key] = read_yaml_list(text, f"{option} {setting}")
             except ConfigError as error:
                 mistakes.append(str(error))
+    mistakes += _check_grid(grid, option)
+    return grid
+
+
+def _check_grid(grid: Mapping[str, Sequence[Any]], option: str) -> list[str]:
+    """Return the mistakes in the keys and the values of a grid."""
+    mistakes = list[str]()
     for key, values in grid.items():
         texts = [json.dumps(value, sort_keys=True) for value in values]
         twice = sorted({text for text in texts if texts.count(text) > 1})
@@ -312,7 +350,7 @@ def _read_grid(given: Grid, option: str, mistakes: list[str]) -> dict[str, list[
         if not all(key.split(".")):
             mistakes.append(f"{option} {key}: is not a dotted key such as model.hidden_dim.")
         mistakes += [f"{option} {key}: has the value {text} twice." for text in twice]
-    return grid
+    return mistakes
 
 
 def _value_name(key: str, value: Any) -> str:

@@ -31,7 +31,7 @@ from seqattn.data.tokens import END, Tokens
 
 FREQUENCIES = "unigram model"
 BIGRAMS = "bigram model (fitted)"
-COPY, MOST_FREQUENT = "copy of the source", "most frequent target"
+COPY, FREQUENT_TARGET = "copy of the source", "most frequent target"
 
 
 class VectorScores:
@@ -170,7 +170,7 @@ def edit_distance(found: Sequence[str], true: Sequence[str]) -> int:
     return before[-1]
 
 
-def reference_losses(
+def losses_of_ngrams(
     train: Sequences, part: Sequences
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the mean cross-entropies of the symbols of a part for two models that read no source.
@@ -196,7 +196,7 @@ def reference_losses(
     return {FREQUENCIES: float(totals[0] / n)}, {BIGRAMS: float(totals[1] / n)}
 
 
-def reference_measures(train: Sequences, part: Sequences) -> dict[str, dict[str, float]]:
+def measures_of_rules(train: Sequences, part: Sequences) -> dict[str, dict[str, float]]:
     """Return the exact match and the symbol error rate of a copy of the source, and of the most
     frequent target of the training part."""
     source, target = part.source_space, part.target_space
@@ -205,7 +205,7 @@ def reference_measures(train: Sequences, part: Sequences) -> dict[str, dict[str,
         tuple(target.symbols_of(row)) for _, chunk in train.chunks() for row in chunk.target
     ).most_common(1)[0][0]
     found = dict[str, dict[str, float]]()
-    for name in (COPY, MOST_FREQUENT) if isinstance(source, Tokens) else (MOST_FREQUENT,):
+    for name in (COPY, FREQUENT_TARGET) if isinstance(source, Tokens) else (FREQUENT_TARGET,):
         exact = distance = symbols = n = 0
         for _, chunk in part.chunks():
             for k, row in enumerate(chunk.target):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqattn import __version__
 from seqattn.analysis.comparison import ComparisonResult, is_comparison, read_comparison
-from seqattn.errors import UsageError, counted, install_command
+from seqattn.errors import CheckpointError, UsageError, counted, install_command
 from seqattn.report.content import comparison_content, run_content, runs_content
 from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.runs.storage import folder_lock, write_output
@@ -93,7 +93,11 @@ def _check_vectors(folder: RunFolder) -> None:
     Raises:
         UsageError: if they are not.
     """
-    if folder.predictions.exists() and "target_vocabulary" in folder.read_predictions(1):
+    try:
+        is_of_symbols = "target_vocabulary" in folder.read_predictions(1)
+    except CheckpointError:  # the page names files that cannot be read
+        return
+    if is_of_symbols:
         raise UsageError(
             f"seqattn report: the steps of {folder.path} are symbols; the page shows sequences of"
             " vectors only."

@@ -57,26 +57,14 @@ def check(rows: Any, known: tuple[str, ...]) -> None:
     ("change", "message"),
     [
         ({"step": 0}, "rows[0].step: is 0, but the forecast has 4 steps; give 1 to 4"),
-
         ({"step": True}, "rows[0].step: expected a whole number, found true"),
-
-
         ({"layer": 2}, "rows[0].layer: is 2, but the model has 2 layers; give 0 or 1"),
-
         ({"head": 3}, "rows[0].head: is 3, but the model has 3 heads; give 0 to 2"),
         ({"id": "c"}, "rows[0].id: no sequence has the id 'c'; there are 'a' and 'b'"),
-
-
         ({}, "rows[0].weights: has 2 numbers, but the source of sequence 'b' has 5 points."
              ' Give 5 numbers, or add "id" to give the row to one sequence only'),
         ({"weights": [0, float("nan")]}, "rows[0].weights[1]: is NaN; give a finite number"),
-
-
-
         ({"weights": [0, None]}, "rows[0].weights[1]: expected a number, found null"),
-
-
-
         ({"heads": 3}, "rows[0]: unknown key 'heads'; a row has step, layer, head, id and weights"),
     ],
 )  # fmt: skip

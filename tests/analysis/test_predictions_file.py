@@ -159,7 +159,7 @@ def test_errors_are_to_the_last_bit_those_of_all_forecasts(data: Splits) -> None
     assert found.loss == over_cells(values, part, scale)
     assert found.loss_by_step == over_axis(values, part, scale, 1)
     use_rmse = [None if one is None else math.sqrt(one) for one in over_axis(values, part, None, 2)]
-    assert found.rmse == use_rmse
+    assert found.measures["rmse"] == use_rmse
     if against.in_sample is not None:
         assert found.errors == Errors.of(values, part, against.in_sample)
         assert found.errors is not None

@@ -122,12 +122,9 @@ def test_run_folders_are_completed(complete: Complete) -> None:
     ("line", "words", "key"),
     [
         ("seqattn train a --set model.cell=", ["seqattn", "train", "a", "--set", ""], "model.cell"),
-
         ("seqattn train a --set=model.cell=g", ["seqattn", "train", "a", "--set", "g"],
          "model.cell"),
-
         ("seqattn train a --set x=3 ", ["seqattn", "train", "a", "--set", "x=3", ""], None),
-
         ("seqattn train --device=c", ["seqattn", "train", "--device", "c"], None),
     ],
 )  # fmt: skip

@@ -136,7 +136,6 @@ def train_on(seqattn: Command, text: str, *more: str) -> str:
     ("days", "words"),
     [
         ("01 02 03 05 06", "Add the missing row (step 2020-02-04), or set"),
-
         ("01 02 03 07 08 09 10",
          "Add the 3 missing rows (steps 2020-02-04 to 2020-02-06), or set"),
         ("01 02 04 05 06 07 10 11 12",

@@ -16,10 +16,10 @@ from seqattn.data.measures import (
     BIGRAMS,
     COPY,
     FREQUENCIES,
-    MOST_FREQUENT,
+    FREQUENT_TARGET,
     edit_distance,
-    reference_losses,
-    reference_measures,
+    losses_of_ngrams,
+    measures_of_rules,
 )
 from seqattn.data.tokens import Tokens
 from seqattn.experiments.verify_resume import verify_resume
@@ -180,11 +180,11 @@ def test_losses_of_unigrams_and_bigrams() -> None:
         )  # fmt: skip
 
     train, test = part("ab", "aab"), part("b")
-    single, pairs = reference_losses(train, test)
+    single, pairs = losses_of_ngrams(train, test)
     # Unigrams: a 3 + 1, b 2 + 1, end 2 + 1, and 1 for each of the other three symbols.
     assert single[FREQUENCIES] == pytest.approx(-(np.log(3 / 13) + np.log(3 / 13)) / 2)
     # Bigrams: b never begins (1 of 2 + 6), and the end follows b twice (3 of 2 + 6).
     assert pairs[BIGRAMS] == pytest.approx(-(np.log(1 / 8) + np.log(3 / 8)) / 2)
-    measures = reference_measures(part("ab", "aab", "ab"), test)
+    measures = measures_of_rules(part("ab", "aab", "ab"), test)
     assert measures[COPY] == {"exact_match": 1.0, "symbol_error_rate": 0.0}
-    assert measures[MOST_FREQUENT] == {"exact_match": 0.0, "symbol_error_rate": 1.0}
+    assert measures[FREQUENT_TARGET] == {"exact_match": 0.0, "symbol_error_rate": 1.0}

@@ -316,14 +316,10 @@ def test_target_columns_can_differ_from_source_columns(tmp_path: Path) -> None:
     ("text", "keys", "words"),
     [
         (paths(1), {"source_length": 2}, "of 1 sequences the validation part would get 0"),
-
-
         (paths(20), {}, "source and target are not defined"),
         (paths(20), {"source_length": 6}, "no sequence has more than data.source_length = 6 points; the longest, 's0', has 6"),
-
         (paths(20), {"window": {"source": 2, "target": 2}, "split": {"by": "time"}}, "part of series 's0' has 4 of its 6 points|has 1 of its 6 points, but a window needs 4"),
         (paths(20), {"source_length": 2, "season": 5}, "data.season is 5, but a source may have only 2"),
-
     ],
 )  # fmt: skip
 def test_what_cannot_be_parted(tmp_path: Path, text: str, keys: Any, words: str) -> None:

@@ -34,10 +34,7 @@ def numbers(start: float, digits: int, n: int = 80) -> list[str]:
     return [f"{t};{start + t * 1.0301:.{digits}f}" for t in range(n)]
 
 
-@pytest.mark.parametrize("piped", [False, True])
-def test_an_input_file_is_read_like_the_training_file(
-    piped: bool, seqattn: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_input_file_is_read_like_the_training_file(seqattn: Command) -> None:
     write("train.csv", "t;x", *numbers(150, 2))
     Path("c.yaml").write_text(
         "name: c\ndata: {kind: file, path: train.csv, window: {source: 4, target: 2}, split: {by: time}}\n"
@@ -45,10 +42,7 @@ def test_an_input_file_is_read_like_the_training_file(
     )
     assert seqattn("train", "c.yaml").code == 0
     write("in.csv", "t;x", *numbers(150, 3, n=6))
-    if piped:
-        content = Path("in.csv").read_bytes()
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
-    done = seqattn("predict", "outputs/c", "--input", "-" if piped else "in.csv")
+    done = seqattn("predict", "outputs/c", "--input", "in.csv")
     assert done.code == 0, done.err
     assert 100 < float(done.out.splitlines()[1].split(";")[-1]) < 200
     assert "is read with data.decimal: '.', as in the training." in done.err
@@ -106,14 +100,6 @@ def test_a_file_with_two_questions_is_read_like_the_training_file(
         assert "thousands separator or a decimal mark" in done.err
 
 
-def test_a_note_names_the_first_file_with_rows() -> None:
-    write("d/a.csv", "t;x")
-    write("d/b.csv", "t;x", *numbers(150, 2))
-    write("d/c.csv", "t;x", *numbers(150, 3))
-    (note,) = (note for note in load().notes if "data.decimal" in note)
-    assert note == "d: d/c.csv: is read with data.decimal: '.', as d/b.csv shows"
-
-
 def test_the_other_parts_are_a_question_of_their_own() -> None:
     write("train.csv", "t;x", *numbers(150, 2))
     write("v.csv", "t;x", *numbers(160, 3))
@@ -160,13 +146,6 @@ def test_a_feature_is_no_time_because_its_numbers_fit_the_format() -> None:
     found = read_all(Path("a.csv"), options)
     assert found.points.features == ("sales",)
     assert str(found.order[1])[:4] == "1981" if found.order is not None else False
-
-
-def test_times_of_day_may_be_in_a_column_of_any_name() -> None:
-    write("a.csv", "date,minute,x", *(f"2021-03-05,00:{m:02d},{m / 2}" for m in range(60)))
-    found = read_all(Path("a.csv"), Reading(time=("date", "minute")))
-    assert found.order is not None
-    assert str(found.order[59])[:16] == "2021-03-05T00:59"
 
 
 def test_a_folder_name_adds_a_column_beside_one_of_the_file() -> None:

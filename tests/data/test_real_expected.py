@@ -19,12 +19,9 @@ from tests.real_files import (
     FOLDER,
     Case,
     load_cases,
-    missing_words,
     options_of,
-    plain_name,
     report_mistakes,
     target_mistakes,
-    trained_targets,
 )
 
 CASES = load_cases(FOLDER)
@@ -94,42 +91,6 @@ def test_a_perfect_report_has_no_mistakes_and_each_change_is_one(case: Case) -> 
         assert bool(report_mistakes(wrong, e)) == can_be_wrong, key
 
 
-def test_a_column_that_is_not_ignored_or_for_another_reason_is_a_mistake() -> None:
-    case = next(case for case in ACCEPTED if case.path.name == "static_columns.csv")
-    report = as_expected(case)
-    one = replace(report, ignored={"region": "text"})
-    assert report_mistakes(one, case.expected) == ["ignored: 'elevation_m' is not, but ['region']"]
-    reasons = {"region": "text", "elevation_m": "all cells are empty"}
-    other = replace(report, ignored=reasons)
-    assert [m[:26] for m in report_mistakes(other, case.expected)] == ["reason of 'elevation_m': n"]
-
-
-@pytest.mark.parametrize("name", ["", "Unnamed: 0", "column0", "column00", "0", "_3"])
-def test_a_column_without_a_name_has_many(name: str) -> None:
-    assert plain_name(name) == ""
-    assert plain_name("temp") == "temp"
-
-
-@pytest.mark.parametrize(
-    ("found", "expected", "same"),
-    [
-        ("1", "1", True), ("1 day", "1", False), ("1 day", "1 day", True), ("1 days", "1 day", True),
-        ("11 day", "1 day", False), (None, None, True), ("1", None, False), (None, "1", False),
-        ("3 months", ["1 quarter", "3 months"], True), ("1 business day", "1 day", False),
-    ],
-)  # fmt: skip
-def test_frequencies(found: str | None, expected: Any, same: bool) -> None:
-    report = Report(Reading(), {}, 1, 1, found)
-    assert (report_mistakes(report, {"frequency": expected}) == []) == same
-
-
-def test_words_are_found_in_any_case_and_one_of_several_is_enough() -> None:
-    assert missing_words("notes", "Rows were SORTED.", ["sort", ["x", "rows"]]) == []
-    assert missing_words("notes", "rows", [["sort", "order"]]) == [
-        "notes: no 'sort' or 'order' in 'rows'"
-    ]
-
-
 def test_targets_out_of_range_or_falling_are_mistakes() -> None:
     target = np.array([[[1.0], [np.nan], [3.0]]])
     assert target_mistakes(["x"], target, {"range": {"x": [1, 3]}, "rising": ["x"]}) == []
@@ -141,16 +102,6 @@ def test_targets_out_of_range_or_falling_are_mistakes() -> None:
     assert fallen[0].startswith("x: falls in [3.0, 1.0]")
     nothing = target_mistakes(["x"], target * np.nan, {"range": {"x": [1, 3]}})
     assert nothing == ["x: no target was observed"]
-
-
-def test_a_section_is_trained_and_gives_targets_in_the_files_units(tmp_path: Path) -> None:
-    path = FOLDER / "three_dimensions.npy"
-    section = f"data:\n  kind: file\n  path: {path}\n  source_length: 8"
-    names, target = trained_targets(section, tmp_path)
-    assert len(names) == 3
-    assert target.shape[1:] == (4, 3)
-    tails = np.load(path)[:, 8:].astype(np.float64)
-    assert all(np.isclose(tails, one).all(axis=(1, 2)).any() for one in target)
 
 
 def test_flags_become_options() -> None:
@@ -174,25 +125,6 @@ def test_the_corpus_is_large_enough_and_small_enough() -> None:
     assert len(names) >= 48
     assert names == set(FILES)
     assert sum((FOLDER / name).stat().st_size for name in names) < 1_500_000
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ("{accepted: true, series: []}", "needs"),
-        ("{accepted: question, message: [x]}", "needs"),
-        ("{accepted: false, message: [x], remedies: []}", "needs"),
-        ("{accepted: question, message: [], remedies: [{flags: --na x, then: {row: 1}}]}", "row"),
-    ],
-)
-def test_incomplete_expectations_are_refused(tmp_path: Path, entry: str, message: str) -> None:
-    (tmp_path / "a.csv").touch()
-    (tmp_path / "expected.yaml").write_text(f"a.csv: {entry}\n")
-    with pytest.raises(ValueError, match=message):
-        load_cases(tmp_path)
-    (tmp_path / "b.csv").touch()
-    with pytest.raises(ValueError, match=r"b\.csv"):
-        load_cases(tmp_path)
 
 
 @pytest.mark.parametrize("name", FILES)

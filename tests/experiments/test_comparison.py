@@ -116,11 +116,8 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_written(
     ("overrides", "options"),
     [
         (["model.hidden_dim=5"], {"vary": ["model.hidden_dim=2,3"]}),
-
         (["model.hidden_dim=5"], {"along": ["model.hidden_dim=2,3"]}),
         (["compare.variants={a: {}, b: {seed: 1}}"], {"vary": ["model.hidden_dim=2,3"]}),
-
-
     ],
 )  # fmt: skip
 def test_an_override_that_all_variants_replace_is_refused(

@@ -24,7 +24,6 @@ from seqattn.training import (
     RunState,
     TrainingRun,
     load_state,
-    loop,
     to_tensors,
     train_models,
 )
@@ -258,26 +257,6 @@ def test_data_gone_before_the_first_step_save_nothing(monkeypatch: pytest.Monkey
     with pytest.raises(DataError, match="is gone"):
         trained([run_of(1)], save=saved.append)
     assert not saved
-
-
-def test_data_gone_in_the_validation_save_the_whole_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    (whole,) = train_models([run_of(1)])
-    validate, calls = loop.validate, iter(range(9))
-
-    def gone(*args: Any) -> Any:
-        if next(calls) == 1:
-            raise DataError("my.parquet: is gone.")
-        return validate(*args)
-
-    saved = list[RunState]()
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "validate", gone)
-        with pytest.raises(DataError, match="is gone"):
-            trained([run_of(1)], save=saved.append)
-    assert [state.position for state in saved] == [(1, STEPS)]
-    run = run_of(1)
-    (rest,) = train_models([run], states={run: saved[0]})
-    assert same_state(rest.state, whole.state)
 
 
 def test_a_folder_goes_on_once_its_data_are_back(

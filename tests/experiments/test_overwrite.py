@@ -115,15 +115,11 @@ def raising(error: BaseException) -> Callable[..., Any]:
     [
         (limits.shutil, "disk_usage", OSError(5, "Input/output error")),
         (group_training, "build_runs", MemoryError()),
-
-
         (loop, "train_step", DataError("a batch cannot be read")),
         (loop, "train_step", OSError(5, "Input/output error")),
-
         (loop, "train_step", KeyboardInterrupt()),
         (loop, "validate", MemoryError()),
         (atomic.os, "fsync", OSError(28, "No space left on device")),
-
         (atomic, "_content_equals", OSError(5, "Input/output error")),
     ],
 )  # fmt: skip

@@ -660,11 +660,7 @@ def test_shorter_sequences_end_in_nan(tmp_path: Path) -> None:
     [
         ([[1.0, 2.0, 3.0]], r"\(N, S, 2\) or \(S, 2\) with the features x, y; got \(1, 3\)"),
         ([[np.nan, np.nan], [1.0, 1.0]], "sequence 0: not all numbers"),
-
-
-
         ([["a", "b"]], "expected an array of numbers: could not convert string to float: 'a'"),
-
         (None, "got"),
     ],
 )  # fmt: skip

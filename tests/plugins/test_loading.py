@@ -160,7 +160,6 @@ def test_a_name_that_a_plugin_registers_twice(write: Write) -> None:
         "model.attention.score=mine", "model.attention={score: dot, normalizer: mine}",
          "model.cell=mine",
          "data.kind=mine", "model.kind=mine",
-
     ],
 )  # fmt: skip
 def test_an_unknown_name_may_be_that_of_a_plugin(write: Write, change: str) -> None:

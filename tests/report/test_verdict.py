@@ -48,14 +48,9 @@ def config(*sets: str) -> Config:
             " little.",
         ),
         (["data.source_length=3", "data.noise=0"], "the last corner. Corner 4 lies opposite corner 2."),
-
         (["data.variable_length=true"], "two, three or four corners of a square."),
-
         (["data.kind=reverse"], "in reverse order"),
-
-
         (["data.kind=recall"], "4 pairs of points, a key and its value, and at the end one of the keys"),
-
     ],
 )  # fmt: skip
 def test_each_task_is_described(sets: list[str], expected: str) -> None:

@@ -176,13 +176,7 @@ def test_what_is_missing_is_named(mine: RunFolder, seqattn: Command) -> None:
     [
         ("metrics.csv", RunFolder.read_metrics),
          ("summary.json", RunFolder.read_summary),
-
-
-
-
         ("config.yaml", lambda folder: read_stored(folder.config)),
-
-
     ],
 )  # fmt: skip
 def test_a_file_that_is_too_large_is_not_read(

@@ -8,7 +8,7 @@ from typing import Any
 from seqattn.data import InSample, NaiveForecast, Sequences, Splits
 from seqattn.data.baselines import build_baselines, forecast_mse
 from seqattn.data.least_squares import LEAST_SQUARES, least_squares
-from seqattn.data.measures import reference_losses, reference_measures
+from seqattn.data.measures import losses_of_ngrams, measures_of_rules
 from seqattn.data.metrics import Errors
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import ForecastLike
@@ -71,8 +71,8 @@ class ReferenceLosses:
                 or lacks a target feature.
         """
         if part.target_space.vocabulary_size:
-            single, fitted = reference_losses(train, part)
-            return cls(None, single, fitted, reference_measures(train, part))
+            single, fitted = losses_of_ngrams(train, part)
+            return cls(None, single, fitted, measures_of_rules(train, part))
         scale = part.target_unit() if in_training_units else part.target_space.scale
         free = build_baselines(train, part, rule, in_sample)
         losses, measures, errors = dict[str, float](), dict[str, dict[str, Any]](), {}
