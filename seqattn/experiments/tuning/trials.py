@@ -17,6 +17,7 @@ import io
 import itertools
 import json
 import math
+import operator
 import time
 import uuid
 import warnings
@@ -167,7 +168,7 @@ class UntriedSampler(optuna.samplers.BaseSampler):
             labels = draw(random)
         if labels is not proposed:
             old, new = (
-                format_values(label_values(each, self.search)) for each in (proposed, labels)
+                format_values(label_values(choice, self.search)) for choice in (proposed, labels)
             )
             self.message(f"trial-{trial.number}: {old} was tried before; trying {new} instead")
         return labels
@@ -253,14 +254,14 @@ def search_space(search: Search) -> dict[str, BaseDistribution]:
     """Return the distribution of each key. The keys are sorted, so that random draws do not depend
     on the order of the options."""
     space = dict[str, BaseDistribution]()
-    for each in sorted(search.ranges, key=lambda each: each.path):
-        if each.kind == "choice":
-            space[each.path] = distributions.CategoricalDistribution(each.labels)
+    for param_range in sorted(search.ranges, key=operator.attrgetter("path")):
+        if param_range.kind == "choice":
+            space[param_range.path] = distributions.CategoricalDistribution(param_range.labels)
             continue
-        low, high, log = each.low, each.high, each.kind == "log"
-        space[each.path] = (
+        low, high, log = param_range.low, param_range.high, param_range.kind == "log"
+        space[param_range.path] = (
             distributions.IntDistribution(int(low), int(high), log=log)
-            if each.whole
+            if param_range.whole
             else distributions.FloatDistribution(low, high, log=log)
         )
     return space
