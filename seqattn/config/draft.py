@@ -69,7 +69,6 @@ def resolve(source: ConfigSource | Draft, overrides: Sequence[Override] = ()) ->
     Raises:
         ConfigError: if there are mistakes in the file or the overrides (the error lists them), or
             if the config describes a comparison.
-        PluginError: if a plugin of the config cannot be loaded.
     """
     draft = Draft.read(source, overrides)
     draft.load_plugins()
@@ -84,12 +83,7 @@ def resolve(source: ConfigSource | Draft, overrides: Sequence[Override] = ()) ->
 
 
 def read_stored(path: Path) -> Config:
-    """Read the `config.yaml` of a run folder.
-
-    Raises:
-        ConfigError: if the file cannot be read, or is not a valid config.
-        PluginError: if the config needs a plugin that is not loaded. The function loads no plugin.
-    """
+    """Read the `config.yaml` of a run folder. The plugins that it lists are not loaded."""
     draft = Draft.read(path, is_stored=True)
     config = draft.resolve().config
     warn_of_changes(config)
@@ -127,16 +121,12 @@ class Draft:
         *,
         is_stored: bool = False,
     ) -> Draft:
-        """Read a config, and apply the overrides.
+        """Read a config, and apply the overrides, whose mistakes are added to `mistakes`.
 
         Args:
             source: see `resolve`.
             overrides: the changed values; see `Override`.
             is_stored: see `read_yaml_file`.
-
-        Raises:
-            ConfigError: if the file cannot be read, or does not contain a plain YAML mapping.
-                Mistakes in the overrides are added to `mistakes`.
         """
         if isinstance(source, Draft):
             return source
@@ -160,9 +150,6 @@ class Draft:
         """Load the plugins that the config lists. Call this method for the user's own config only.
 
         If the config is in a run folder, its plugins are not loaded.
-
-        Raises:
-            PluginError: if a plugin cannot be loaded.
         """
         self.is_own = True
         file = self.path if isinstance(self.path, Path) else None
@@ -198,7 +185,6 @@ class Draft:
 
         Raises:
             ConfigError: if there are mistakes; the error lists them.
-            PluginError: if the config is invalid, and one of its plugins is not loaded.
         """
         content, places = self.content, self.places
         found: list[ErrorDetails] = []
@@ -375,7 +361,6 @@ def from_plain(content: Mapping[str, Any], origin: str) -> Config:
 
     Raises:
         ConfigError: if the data are not a valid config.
-        PluginError: if the config needs a plugin that is not loaded. The function loads no plugin.
     """
     try:
         config = Config.model_validate(content)

@@ -19,11 +19,7 @@ _KINDS = {
 
 
 def open_to_append(path: Path) -> TextIO:
-    """Open a text file for appending. Symbolic links are not followed.
-
-    Raises:
-        OSError: if the file is a link, is not a regular file, or cannot be opened.
-    """
+    """Open a text file for appending. Symbolic links are not followed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     return os.fdopen(open_regular(path, flags), "a", encoding="utf-8")
 

@@ -179,9 +179,6 @@ def read_yaml_list(text: str, origin: str) -> list[Any]:
 
     Args:
         text, origin: see `read_yaml_text`.
-
-    Raises:
-        ConfigError: if the text is not plain YAML.
     """
     values: list[Any] = read_yaml_text(f"[{text}]", origin).content
     return values[0] if len(values) == 1 and isinstance(values[0], list) else values

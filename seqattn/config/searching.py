@@ -148,7 +148,6 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
 
     Raises:
         ConfigError: if the config or the ranges have mistakes; the error lists them.
-        PluginError: if a plugin of the config cannot be loaded.
     """
     draft = Draft.read(path, overrides)
     draft.load_plugins()

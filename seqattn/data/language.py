@@ -10,7 +10,8 @@
 
 Each example is drawn from its own random numbers. Whether an example belongs to the training,
 validation or test part depends on a hash of its meaning (the date, the number or the sentence), so
-that no part contains an example of another part.
+that no part contains an example of another part. No example is twice in the validation or the test
+part, as far as there are enough.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from seqattn.data.tokens import Links, Tokens
 from seqattn.rng import rng_for
 
 Part = Literal["train", "validation", "test"]
+MAX_REPEATS = 100
+"""How often an example that the validation or the test part has already is drawn again. Then it is
+kept, because the part may have no others."""
 SHARES = 10
 """One of `SHARES` hashes belongs to the validation part, one to the test part, and the other hashes
 belong to the training part."""
@@ -76,12 +80,16 @@ def generate_language(task: Dates | Numbers | Grammar, n: int, seed: int) -> Seq
             draw, source, target = draw_sentence, GRAMMAR_SOURCE, GRAMMAR_TARGET
         case _:
             assert_never(task)
-    found = list[Example]()
+    found, drawn = list[Example](), set[tuple[str, ...]]()
     for k in range(n):
         rng = rng_for(seed, "data", k)
-        example = draw(rng)
-        while part_of(example.meaning) != part:
+        example, repeats = draw(rng), 0
+        while part_of(example.meaning) != part or (
+            part != "train" and example.source in drawn and repeats < MAX_REPEATS
+        ):
+            repeats += example.source in drawn
             example = draw(rng)
+        drawn.add(example.source)
         found.append(example)
     links = Links.of([one.links for one in found], [(*one.kinds, "end") for one in found])
     sources, source_lengths = source.pad([one.source for one in found], ends=False)

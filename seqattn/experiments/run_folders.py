@@ -230,11 +230,7 @@ class RunWriter:
             self.has_begun = True
 
     def write(self, state: RunState) -> None:
-        """Write the changed files of the run in one transaction.
-
-        Raises:
-            OSError: if the run folder was removed, or if a file cannot be written.
-        """
+        """Write the changed files of the run in one transaction."""
         folder, job, snapshots = self.folder, self.job, state.attention_history
         if not folder.is_run:  # the write would create the folder again, without its config
             raise FileNotFoundError(

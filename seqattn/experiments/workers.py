@@ -335,90 +335,128 @@ class _Worker:
                 for job, (summary, error) in zip(self.jobs, trained, strict=True)]  # fmt: skip
 
 
-def train_in_workers(
-    groups: Sequence[Sequence[Job]], resources: Resources, callbacks: Callbacks, count: int
-) -> list[list[Job]]:
-    """Train groups in up to `count` worker processes at the same time. Fewer workers run if their
-    groups would use more than half of the memory of the machine. Each worker uses one thread,
-    unless `resources` contains a number of threads or a resumed run keeps its earlier number. This
-    process has already locked and prepared the run folders.
+class _Workers:
+    """The workers of one command, and their results.
 
-    Returns:
-        the jobs of each group with their summaries or errors, and with the states from which
-        training started. If a stop has interrupted a group or has kept it from starting, the jobs
-        of this group are unchanged.
-
-    Raises:
-        DistributedError: if a worker was killed or cannot be started, or if a group cannot be
-            pickled. The other workers save their groups first.
+    Attributes:
+        trained: the jobs of each group, with their results if a worker has trained the group.
+        failure: the first error of a worker; None if there was none.
+        waiting: the indices of the groups that wait for a worker; the group with the longest
+            expected time is last and starts first, so that no long group starts when the others
+            end.
+        running: the workers that train.
+        stop: the stop signal of all workers, a shared integer; 0 to go on.
     """
-    allow_open_files(sum(map(len, groups)) + FILES_PER_WORKER * count)
-    resources = replace(resources, workers=count)
-    # The longest groups start first, so that no long group starts when the others end.
-    seconds = [expected_seconds(group) for group in groups]
-    waiting = sorted(range(len(groups)), key=seconds.__getitem__)
-    context, method = start_fork_server(), multiprocessing.get_start_method(allow_none=True)
-    stop = context.RawValue(c_int, 0)
-    trained, workers = [[*group] for group in groups], list[_Worker]()
-    task: _Task | None = None
-    failure: Exception | None = None
 
-    def start_workers() -> None:
-        nonlocal task
-        while waiting and not stop.value and len(workers) < count:
-            group = groups[waiting[-1]]
-            task = task or _pack_task(group, resources)
+    def __init__(
+        self,
+        groups: Sequence[Sequence[Job]],
+        resources: Resources,
+        callbacks: Callbacks,
+        count: int,
+    ) -> None:
+        self.groups, self.resources = groups, resources
+        self.callbacks, self.count = callbacks, count
+        self.trained = [[*group] for group in groups]
+        self.failure: Exception | None = None
+        seconds = [expected_seconds(group) for group in groups]
+        self.waiting = sorted(range(len(groups)), key=seconds.__getitem__)
+        self.running = list[_Worker]()
+        self.context = start_fork_server()
+        self.stop = self.context.RawValue(c_int, 0)
+        self._task: _Task | None = None
+
+    def train(self) -> None:
+        """Train the groups until all have ended, a worker fails, or a stop is requested."""
+        try:
+            while self.running or (self.waiting and not self.stop.value):
+                try:
+                    self._start_workers()
+                except DistributedError as error:
+                    self.failure = self.failure or error
+                wait([each.future for each in self.running], POLL_INTERVAL_SECONDS, FIRST_COMPLETED)
+                for worker in [*self.running]:
+                    self._receive(worker)
+                self.stop.value = self.stop.value or (
+                    signal.SIGTERM if self.failure else self.callbacks.stop()
+                )
+        except BaseException as error:  # of a callback, or KeyboardInterrupt
+            self._save_groups(error)
+            raise
+
+    def _save_groups(self, error: BaseException) -> None:
+        """Tell the workers to save and exit, wait for them, and log the error."""
+        self.stop.value = self.stop.value or signal.SIGTERM
+        for worker in self.running:
+            while not worker.future.done():
+                worker.receive_reports(Callbacks())
+                wait([worker.future], POLL_INTERVAL_SECONDS)
+            worker.pool.shutdown()
+            if worker.future.exception() is not None or worker.future.result() is None:
+                log_end(worker.jobs, error)
+
+    def _start_workers(self) -> None:
+        """Start workers for the next groups, as far as their number and their memory allow.
+
+        Raises:
+            DistributedError: if a group cannot be pickled, or a worker cannot be started.
+        """
+        while self.waiting and not self.stop.value and len(self.running) < self.count:
+            group = self.groups[self.waiting[-1]]
+            task = self._task = self._task or _pack_task(group, self.resources)
             # A worker has the pickled jobs and the jobs at the same time.
             memory = len(group) * estimate_run_memory(group[0]) + 2 * len(task.jobs)
-            used = sum(worker.memory for worker in workers)
-            if workers and used + memory > physical_memory() // 2:
+            used = sum(worker.memory for worker in self.running)
+            if self.running and used + memory > physical_memory() // 2:
                 return
-            here, there = context.Pipe(duplex=False)
-            pool = ProcessPoolExecutor(
-                1, context, _set_up_worker, (there, stop, dict(os.environ), method)
-            )
+            here, there = self.context.Pipe(duplex=False)
+            method = multiprocessing.get_start_method(allow_none=True)
+            settings = (there, self.stop, dict(os.environ), method)
+            pool = ProcessPoolExecutor(1, self.context, _set_up_worker, settings)
             try:
                 with there, blocked_stop_signals():
                     future = pool.submit(_train_task, task)
             except (EOFError, OSError) as error:
                 here.close()
                 raise DistributedError(f"a worker process cannot be started: {error}.") from None
-            workers.append(_Worker(waiting.pop(), group, memory, pool, future, here))
-            task = None
+            self.running.append(_Worker(self.waiting.pop(), group, memory, pool, future, here))
+            self._task = None
 
+    def _receive(self, worker: _Worker) -> None:
+        """Pass the reports of a worker to the callbacks, and keep its result if it has ended."""
+        has_ended = worker.future.done()  # all its reports have arrived
+        worker.receive_reports(self.callbacks)
+        if not has_ended:
+            return
+        self.running.remove(worker)
+        try:
+            self.trained[worker.group] = worker.end()
+        except Exception as error:
+            self.failure = self.failure or error
+
+
+def train_in_workers(
+    groups: Sequence[Sequence[Job]], resources: Resources, callbacks: Callbacks, count: int
+) -> list[list[Job]]:
+    """Train groups in up to `count` worker processes at the same time. Fewer workers run if their
+    groups would use more than half of the memory of the machine. Each worker uses one thread,
+    unless `resources` contains a number of threads or a resumed run keeps its earlier number. This
+    process has already locked and prepared the run folders. If a worker fails, the other workers
+    save their groups, and the function raises the error.
+
+    Returns:
+        the jobs of each group with their summaries or errors, and with the states from which
+        training started. If a stop has interrupted a group or has kept it from starting, the jobs
+        of this group are unchanged.
+    """
+    allow_open_files(sum(map(len, groups)) + FILES_PER_WORKER * count)
+    workers = _Workers(groups, replace(resources, workers=count), callbacks, count)
     # Only a worker knows whether its run has replaced the earlier run, whose log must not change.
     with hold_lines([job.folder.path for group in groups for job in group if job.replaces]):
-        try:
-            while workers or (waiting and not stop.value):
-                try:
-                    start_workers()
-                except DistributedError as error:
-                    failure = failure or error
-                wait([worker.future for worker in workers], POLL_INTERVAL_SECONDS, FIRST_COMPLETED)
-                for worker in [*workers]:
-                    has_ended = worker.future.done()  # all its reports have arrived
-                    worker.receive_reports(callbacks)
-                    if not has_ended:
-                        continue
-                    workers.remove(worker)
-                    try:
-                        trained[worker.group] = worker.end()
-                    except Exception as error:
-                        failure = failure or error
-                stop.value = stop.value or (signal.SIGTERM if failure else callbacks.stop())
-        except BaseException as error:  # of a callback, or KeyboardInterrupt
-            stop.value = stop.value or signal.SIGTERM
-            for worker in workers:
-                while not worker.future.done():  # the worker saves its group
-                    worker.receive_reports(Callbacks())
-                    wait([worker.future], POLL_INTERVAL_SECONDS)
-                worker.pool.shutdown()
-                if worker.future.exception() is not None or worker.future.result() is None:
-                    log_end(worker.jobs, error)
-            raise
-    if failure is not None:
-        raise failure
-    return trained
+        workers.train()
+    if workers.failure is not None:
+        raise workers.failure
+    return workers.trained
 
 
 def _pack_task(jobs: Sequence[Job], resources: Resources) -> _Task:

@@ -141,6 +141,7 @@ def test_the_parts_share_no_source(name: str) -> None:
     texts = [{source.text(row) for row in part.source} for part in parts]
     assert not texts[0] & texts[1]
     assert not (texts[0] | texts[1]) & texts[2]
+    assert len(texts[1]) == len(texts[2]) == 300  # none is there twice
     assert part_of("7") == part_of("7")
     for part in parts:
         keep = np.arange(part.target_steps) < part.target_lengths[:, None]

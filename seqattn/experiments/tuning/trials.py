@@ -17,6 +17,7 @@ import io
 import itertools
 import json
 import math
+import operator
 import time
 import uuid
 import warnings
@@ -167,7 +168,7 @@ class UntriedSampler(optuna.samplers.BaseSampler):
             labels = draw(random)
         if labels is not proposed:
             old, new = (
-                format_values(label_values(drawn, self.search)) for drawn in (proposed, labels)
+                format_values(label_values(choice, self.search)) for choice in (proposed, labels)
             )
             self.message(f"trial-{trial.number}: {old} was tried before; trying {new} instead")
         return labels
@@ -253,7 +254,7 @@ def search_space(search: Search) -> dict[str, BaseDistribution]:
     """Return the distribution of each key. The keys are sorted, so that random draws do not depend
     on the order of the options."""
     space = dict[str, BaseDistribution]()
-    for param_range in sorted(search.ranges, key=lambda one: one.path):
+    for param_range in sorted(search.ranges, key=operator.attrgetter("path")):
         if param_range.kind == "choice":
             space[param_range.path] = distributions.CategoricalDistribution(param_range.labels)
             continue
