@@ -17,7 +17,6 @@ import io
 import itertools
 import json
 import math
-import operator
 import time
 import uuid
 import warnings
@@ -168,7 +167,7 @@ class UntriedSampler(optuna.samplers.BaseSampler):
             labels = draw(random)
         if labels is not proposed:
             old, new = (
-                format_values(label_values(choice, self.search)) for choice in (proposed, labels)
+                format_values(label_values(drawn, self.search)) for drawn in (proposed, labels)
             )
             self.message(f"trial-{trial.number}: {old} was tried before; trying {new} instead")
         return labels
@@ -254,7 +253,7 @@ def search_space(search: Search) -> dict[str, BaseDistribution]:
     """Return the distribution of each key. The keys are sorted, so that random draws do not depend
     on the order of the options."""
     space = dict[str, BaseDistribution]()
-    for param_range in sorted(search.ranges, key=operator.attrgetter("path")):
+    for param_range in sorted(search.ranges, key=lambda one: one.path):
         if param_range.kind == "choice":
             space[param_range.path] = distributions.CategoricalDistribution(param_range.labels)
             continue
