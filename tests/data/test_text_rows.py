@@ -77,6 +77,21 @@ def test_rows_are_fetched_in_stretches(tmp_path: Path, monkeypatch: pytest.Monke
     assert result(path) == whole
 
 
+@pytest.mark.parametrize("cell", ["2.5", "-0", "9007199254740993", "1_0", "NA", "-999", "1,5", "x"])
+def test_stored_numbers_and_times_are_those_of_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cell: str
+) -> None:
+    from seqattn.data.tables import columns, facts
+
+    cells = rows()
+    cells[-2][3] = f'"{cell}"'
+    path = written(tmp_path / "a.csv", cells)
+    from_text = [result(path), result(path, na_values=("-999",), thousands=None)]
+    monkeypatch.setattr(facts, "MIN_STORED_ROWS", 1)
+    monkeypatch.setattr(columns, "SAMPLE_ROWS", 10)
+    assert [result(path), result(path, na_values=("-999",), thousands=None)] == from_text
+
+
 def test_late_points_are_thousands_although_the_sample_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
