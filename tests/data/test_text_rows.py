@@ -77,6 +77,34 @@ def test_rows_are_fetched_in_stretches(tmp_path: Path, monkeypatch: pytest.Monke
     assert result(path) == whole
 
 
+@pytest.mark.parametrize("cell", ["2.5", "-0", "9007199254740993", "1_0", "NA", "-999", "1,5", "x"])
+def test_stored_numbers_and_times_are_those_of_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cell: str
+) -> None:
+    from seqattn.data.tables import columns, facts
+
+    cells = rows()
+    cells[-2][3] = f'"{cell}"'
+    path = written(tmp_path / "a.csv", cells)
+    from_text = [result(path), result(path, na_values=("-999",), thousands=None)]
+    monkeypatch.setattr(facts, "MIN_STORED_ROWS", 1)
+    monkeypatch.setattr(columns, "SAMPLE_ROWS", 10)
+    assert [result(path), result(path, na_values=("-999",), thousands=None)] == from_text
+
+
+def test_late_points_are_thousands_although_the_sample_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from seqattn.data.tables import columns
+
+    cells = [[str(t), str(t % 900 + 100) if t < 30 else f"1.{t + 100}"] for t in range(40)]
+    path = written(tmp_path / "a.csv", cells, "t,x")
+    whole = result(path)
+    assert "can be a thousands separator" in whole
+    monkeypatch.setattr(columns, "SAMPLE_ROWS", 10)
+    assert result(path) == whole
+
+
 def test_a_group_that_is_not_there_is_refused_in_a_wide_table(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("id,x_1,x_2\na,1,2\nb,3,4\n")

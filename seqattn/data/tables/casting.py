@@ -12,6 +12,7 @@ from seqattn.data.tables.columns import (
     DECORATED,
     MIN_MATCHING_SHARE,
     NA_VALUES,
+    SAMPLE_ROWS,
     Column,
     ambiguous_point,
     bad_cells,
@@ -25,9 +26,6 @@ from seqattn.data.tables.times import find_formatted_time, find_time_column
 
 SPACES = " \t\u00a0"
 """Characters that are stripped from cells."""
-SAMPLE_ROWS = 1000
-"""Number of rows in a sample. A text column usually contains words if no cell of the sample looks
-like a number or a date."""
 NUMBERS = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\)"
 )
@@ -112,10 +110,9 @@ def cleaned_text(table: Table, name: str, reading: Reading) -> tuple[str, tuple[
 def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
     """Return whether no cell has surrounding spaces and no cell is a word in `empty`, which are in
     lower case."""
-    spaces = literal(f"^[{SPACES}]|[{SPACES}]$")
     (unclean,) = table.one(
-        f"SELECT count(*) FILTER (lower({cell}) IN {_sql_list(empty)} OR regexp_matches({cell},"
-        f" {spaces})) FROM {ROWS}"
+        f"SELECT count(*) FILTER (lower({cell}) IN {_sql_list(empty)} OR {trimmed(cell)} <> {cell})"
+        f" FROM {ROWS}"
     )
     return not unclean
 

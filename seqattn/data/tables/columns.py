@@ -23,6 +23,9 @@ NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "m
 """Common contents of empty cells, in lower case. The comparison ignores case."""
 MIN_MATCHING_SHARE = 0.8
 """Minimum fraction of numbers (or dates) in a column at which all other cells count as errors."""
+SAMPLE_ROWS = 1000
+"""Number of rows in a sample. A text column usually contains words if no cell of the sample looks
+like a number or a date."""
 Kind = Literal["number", "time", "words", "empty"]
 
 
@@ -267,12 +270,16 @@ def ambiguous_point(table: Table, text: str, reading: Reading) -> str:
     """
     if GERMAN not in allowed_numerals(reading):
         return ""
-    example, fits, is_large = table.one(
-        f"SELECT arg_min({text}, {ROW}) FILTER (contains({text}, '.')),"
-        f" bool_and(regexp_full_match({text}, {literal(THOUSANDS)})),"
-        f" bool_or(regexp_full_match({text}, '[+-]?[1-9][0-9]{{2}}')) FROM {ROWS}"
+    may_fit = f"bool_and(regexp_full_match({text}, {literal(THOUSANDS)}))"
+    if table.one(f"SELECT {may_fit} FROM (FROM {ROWS} LIMIT {SAMPLE_ROWS})")[0] is False:
+        return ""  # this quick check is enough for most columns
+    (example,) = table.one(f"SELECT arg_min({text}, {ROW}) FROM {ROWS} WHERE contains({text}, '.')")
+    if not example:
+        return ""
+    fits, is_large = table.one(
+        f"SELECT {may_fit}, bool_or(regexp_full_match({text}, '[+-]?[1-9][0-9]{{2}}')) FROM {ROWS}"
     )
-    return example if example and fits and (is_large or table.delimiter == ";") else ""
+    return example if fits and (is_large or table.delimiter == ";") else ""
 
 
 def is_decorated(word: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from seqattn.data.reading import Reading
 from seqattn.data.tables.casting import infer_columns
@@ -49,6 +50,8 @@ ROUNDING = 1e-12
 """Relative rounding error of float64 that is allowed in equal steps."""
 MIN_ROWS = 8
 """Minimum number of rows at which equal steps indicate a time column."""
+MIN_STORED_ROWS = 10_000
+"""Minimum number of rows of a table in which the numbers and times of text columns are stored."""
 
 
 class TableFacts:
@@ -72,6 +75,10 @@ class TableFacts:
             raise NoRows(f"{table.name}: has a header but no rows.")
         names = [name for name in table.header if name not in self.ignored]
         self.columns = infer_columns(table, reading, names)
+        for name, column in self.columns.items():
+            kind = {"number": "DOUBLE", "time": "TIMESTAMP"}.get(column.kind)
+            if kind and table.has_text(name) and self.rows >= MIN_STORED_ROWS:
+                self.columns[name] = replace(column, sql=table.store(column.sql, kind))
         numbers = [column for column in self.columns.values() if column.kind == "number"]
         table.measure(*(s for c in numbers for s in (c.empty_count, c.broken_count, *c.range)))
 

@@ -380,6 +380,16 @@ class Table:
             )
         return tuple(self.known[sql] for sql in aggregates)
 
+    def store(self, sql: str, kind: str) -> str:
+        """Add the values of an SQL expression to the rows as a column of a database type, so that
+        they are computed once, and return the name of the column."""
+        key = f"stored {kind}: {sql}"
+        if key not in self.known:
+            name = self.known[key] = f"stored{len(self.known)}"
+            self.connection.execute(f"ALTER TABLE {ROWS} ADD COLUMN {name} {kind}")
+            self.connection.execute(f"ALTER TABLE {ROWS} ALTER {name} TYPE {kind} USING {sql}")
+        return str(self.known[key])
+
     def column(self, name: str) -> str:
         """Return an SQL expression for the cells of a column."""
         return f"c{self.header.index(name)}"
@@ -387,8 +397,11 @@ class Table:
     def text(self, name: str) -> str:
         """Return an SQL expression for the cells of a column as text."""
         cell = self.column(name)
-        is_text = self.types[self.header.index(name)] == "VARCHAR"
-        return cell if is_text else f"CAST({cell} AS VARCHAR)"
+        return cell if self.has_text(name) else f"CAST({cell} AS VARCHAR)"
+
+    def has_text(self, name: str) -> bool:
+        """Return whether the cells of a column are text in the database."""
+        return self.types[self.header.index(name)] == "VARCHAR"
 
     def __len__(self) -> int:
         return int(self.measure("count(*)")[0])
