@@ -191,8 +191,9 @@ class LongTable:
         columns += [
             f"CAST({sql} AS DOUBLE) AS v{i}" for i, sql in enumerate(self.features.values())
         ]
-        typed = f"SELECT {ROW}, {', '.join(columns)} FROM {ROWS}"
-        notes, sorted_rows = [*table.notes], f"SELECT {ROW} - 1 AS place, * FROM ({typed})"
+        rows = f"{ROW}, {', '.join(columns)} FROM {ROWS}"
+        typed = f"SELECT {rows}"
+        notes, sorted_rows = [*table.notes], f"SELECT rowid AS place, {rows}"
         in_order = are_in_order(table, texts, time)
         if not in_order:
             keys = ", ".join(f"s{i}" for i in range(len(texts)))
