@@ -76,8 +76,8 @@ def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
     """Yield the lines of a heatmap.
 
     The first line contains the step number of each column, or only the first and the last step
-    number if the weights are not printed as numbers. Each of the other lines shows one row of
-    weights.
+    number if the weights are not printed as numbers, or the symbols as far as they fit. Each of the
+    other lines shows one row of weights.
 
     Args:
         panel: the weights.
@@ -89,7 +89,10 @@ def _heatmap(panel: Panel, blocks: str, *, is_relative: bool) -> Iterator[str]:
     steps = [str(panel.first_column + s + 1) for s in range(S)]
     fits = shutil.get_terminal_size().columns >= 14 + 2 * S
     width = CELL_WIDTH if S <= MAX_NUMBERED_COLUMNS else 2 if fits else 1
-    if width == CELL_WIDTH:
+    if panel.column_names is not None:
+        shown = (f"{name[: width - (width > 2)]:>{width}}" for name in panel.column_names)
+        yield f"  {'weight of':<13}{''.join(shown)}".rstrip()
+    elif width == CELL_WIDTH:
         yield f"  {'weight of':<13}" + "".join(f"{step:>{CELL_WIDTH}}" for step in steps)
     else:
         yield f"  {'weight of':<13}{steps[0]} to {steps[-1]}"
@@ -106,7 +109,10 @@ def _largest_weight(panel: Panel) -> float:
 
 
 def _row_name(panel: Panel, row: int) -> str:
-    """Return the name of a row, such as "point 3", or "step 3" if the alignment is known."""
+    """Return the name of a row, such as "point 3", or "step 3" if the alignment is known, or the
+    symbol of the row."""
+    if panel.row_names is not None:
+        return panel.row_names[row][:12]
     word = "point" if panel.alignment is None else "step"
     return f"{word} {panel.first_row + row + 1}"
 

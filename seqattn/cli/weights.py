@@ -39,8 +39,8 @@ def read_weights(
         overrides: the values of `--set`; None if the option is not given.
 
     Returns:
-        The arrays of an attention file, the title of each sequence, the parts of the default name
-        of a picture, and the default folder of the picture.
+        The arrays of an attention file and of the forecasts, the title of each sequence, the parts
+        of the default name of a picture, and the default folder of the picture.
     """
     from seqattn.config import read_stored
     from seqattn.runs import find_run
@@ -51,9 +51,9 @@ def read_weights(
         if not folder.attention.exists():
             require_attention(run, read_stored(folder.config).model)
         max_rows = None if every_sequence else examples
-        weights = folder.read_attention(max_rows)
-        titles = sequence_titles(folder.read_predictions(max_rows))
-        return weights, titles, ["attention"], folder.path
+        predictions = folder.read_predictions(max_rows)
+        weights = {**predictions, **folder.read_attention(max_rows)}
+        return weights, sequence_titles(predictions), ["attention"], folder.path
     from seqattn.analysis.evaluation import free_run
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
@@ -70,8 +70,8 @@ def read_weights(
     steps = steps or trained.spec.target_length
     trained.spec.note_lengths(part.source_lengths, steps, note)
     result = free_run(trained.model, part, steps)
-    weights = result.attention_arrays(part, steps_real=not is_own)
     arrays = forecast_arrays(part, result.values, with_target=False)
+    weights = {**arrays, **result.attention_arrays(part, steps_real=not is_own)}
     titles = sequence_titles(arrays, "sequence" if is_own else "test")
     output_folder = folder.path if folder.is_run else checkpoint.parent
     return weights, titles, ["attention", "input" if is_own else checkpoint.stem], output_folder

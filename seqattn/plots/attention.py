@@ -52,6 +52,8 @@ DIVERGING = "RdBu_r"
 DECODER_STEPS = "decoder steps, named by the point they forecast"
 AXIS_NAMES = {"source": "source points (given)", "target": "target points (forecast)"}
 TARGET_STEPS = "target steps (forecast)"
+TURNED_LETTER = 0.055
+"""Height of a letter of a turned symbol below a heatmap, in inches."""
 RELATIVE_STEPS = "source points, counted from the true one (0, outlined)"
 TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
 
@@ -131,12 +133,20 @@ def attention_figure(
     ticks = 0.1 + max(tick_width(axes.yaxis, TICK_SIZE) for axes in panels)
     titles_width = _draw_row_titles(panels[:: shape[1]], layout.row_titles, ticks, size)
     above = _title_heights(titles, shape[1])
+    label_height = TURNED_LETTER * max(
+        (len(name) for _, columns in names if columns and is_turned(columns) for name in columns),
+        default=0,
+    )
     set_layout(
-        figure, size, shape, left=0.35 + ticks + titles_width, right=scale.bar_width, bottom=0.5,
-        top=above[0] + 0.1 + _draw_heading(figure, layout.heading),
-        gaps=(0.15 + ticks, max(above[1:], default=0.0) + 0.3),
+        figure, size, shape, left=0.35 + ticks + titles_width, right=scale.bar_width,
+        bottom=0.5 + label_height, top=above[0] + 0.1 + _draw_heading(figure, layout.heading),
+        gaps=(0.15 + ticks, max(above[1:], default=0.0) + 0.3 + label_height),
     )  # fmt: skip
-    label_axes(figure, *_axis_names(kind, is_aligned=is_aligned))
+    has_symbols = any(of_axis is not None for of_axes in names for of_axis in of_axes)
+    labels = _axis_names(kind, is_aligned=is_aligned)
+    if has_symbols:
+        labels = labels[0].replace("points", "symbols"), "output symbols"
+    label_axes(figure, *labels)
     scale.draw_bar(figure)
     return figure
 
@@ -315,10 +325,15 @@ def _set_ticks(
     axes.tick_params(labelsize=TICK_SIZE, length=2)
 
 
+def is_turned(names: Sequence[str]) -> bool:
+    """Return whether the symbols below the columns are turned, because some of them are long."""
+    return max(map(len, names), default=0) > 2
+
+
 def _name_ticks(axes: Axes, axis: Axis, names: Sequence[str]) -> None:
     """Write a symbol at each row or column. Long symbols below the columns are turned."""
     axis.set_ticks(range(len(names)), [name.replace("$", r"\$") for name in names])
-    if axis is axes.xaxis and max(map(len, names), default=0) > 2:
+    if axis is axes.xaxis and is_turned(names):
         axes.tick_params(axis="x", labelrotation=90)
 
 

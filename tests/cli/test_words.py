@@ -130,6 +130,22 @@ def test_heatmaps_have_the_symbols_of_both_sides(run: RunFolder) -> None:
     assert run.predictions_picture.exists()
 
 
+def test_the_terminal_shows_the_symbols_of_both_sides(run: RunFolder, seqattn: Command) -> None:
+    done = seqattn("plot-attention", run.path, "--terminal", "--examples", "1")
+    assert done.code == 0, done.err
+    head, *rows = done.out.splitlines()[1:-2]
+    predictions = run.read_predictions(1)
+    source, target = (
+        [str(predictions[f"{side}_vocabulary"][int(k)]) for k in row[np.isfinite(row)]]
+        for side, row in (("source", predictions["source"][0, :, 0]),
+                          ("target", predictions["forecast"][0, :, 0]))
+    )  # fmt: skip
+    assert head.split()[2] in source[0]  # as many letters as fit
+    assert [row.split()[0] for row in rows if row.strip()][: len(target)] == [
+        symbol[:12] for symbol in target if symbol != "<pad>"
+    ]
+
+
 def test_seeds_side_by_side_are_seeds_alone(home: Path, seqattn: Command) -> None:
     for name, more in (("three", ["--seeds", "3"]), ("one", ["--set", "seed=24"])):
         done = seqattn("train", "grammar", "--name", name, *OPTIONS, "--set", "data.n_train=90",
