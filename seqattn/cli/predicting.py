@@ -174,7 +174,7 @@ def _predict_lines(
     """
     import sys
 
-    from seqattn.analysis.evaluation.texts import translate
+    from seqattn.analysis.evaluation.texts import LINES_AT_ONCE, translate
     from seqattn.runs.storage import write_output
 
     if files.form or files.attention or options.attention_override:
@@ -184,11 +184,13 @@ def _predict_lines(
         )
     is_pipe = input_file is None or str(input_file) == "-"
     name = "standard input" if is_pipe else str(input_file)
+    at_once = LINES_AT_ONCE
     if is_pipe and sys.stdin.isatty():
+        at_once = 1  # each line is answered when it is typed
         note("Type a line and press Enter; end with Ctrl+D.")
     try:
         lines = sys.stdin if is_pipe else Path(name).read_text(encoding="utf-8").splitlines()
-        outputs = translate(trained, lines, options.steps, note, name=name)
+        outputs = translate(trained, lines, options.steps, note, name=name, at_once=at_once)
         if files.path is not None:
             write_output(files.path, "".join(f"{line}\n" for line in outputs).encode())
             return

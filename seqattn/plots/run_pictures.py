@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from seqattn.data.tokens import SPECIAL
 from seqattn.errors import UsageError, counted
 from seqattn.plots import (
     LossHistory,
@@ -127,7 +128,7 @@ def predictions_picture(
     """
     n = min(examples, len(predictions["ids"]))
     if "target_vocabulary" in predictions:
-        return _texts_picture(predictions, summary, n)
+        return _texts_picture(predictions, n)
     source, forecast = ([_without_padding(rows) for rows in predictions[key][:n]]
                         for key in ("source", "forecast"))  # fmt: skip
     # Unobserved target points and padding are NaN, so only the forecast shows the target length.
@@ -148,20 +149,22 @@ def predictions_picture(
     )  # fmt: skip
 
 
-def _texts_picture(predictions: Arrays, summary: Mapping[str, Any], n: int) -> Figure:
+def _texts_picture(predictions: Arrays, n: int) -> Figure:
     """Draw the first n test sequences of symbols, each with the output of the model."""
-    separator = "" if summary["task"] == "dates" else " "
-    lines = {
-        key: [separator.join(each) for each in symbol_texts(predictions, key, n) or []]
-        for key in ("forecast", "target")
-    }
-    sources = symbol_texts(predictions, "source", n)
-    if sources is None:
-        sources = [[f"{counted(int(length), 'step')}"] for length in predictions["source_lengths"]]
-    is_spelled = all(len(symbol) == 1 for symbol in predictions.get("source_vocabulary", [])[4:])
-    shown = [("" if is_spelled else " ").join(each) for each in sources[:n]]
-    forecast = [line.removesuffix("<end>").strip() for line in lines["forecast"]]
-    target = [line.removesuffix("<end>").strip() for line in lines["target"]]
+
+    def lines(key: str) -> list[str]:
+        vocabulary = predictions[f"{'source' if key == 'source' else 'target'}_vocabulary"]
+        is_spelled = all(len(symbol) == 1 for symbol in vocabulary[len(SPECIAL) :])
+        separator = "" if is_spelled else " "
+        return [
+            separator.join(each).removesuffix("<end>").rstrip()
+            for each in symbol_texts(predictions, key, n) or []
+        ]
+
+    shown = [f"{counted(int(length), 'step')}" for length in predictions["source_lengths"][:n]]
+    if "source_vocabulary" in predictions:
+        shown = lines("source")
+    forecast, target = lines("forecast"), lines("target")
     return texts_figure(shown, forecast, target, sequence_titles(predictions)[:n])
 
 

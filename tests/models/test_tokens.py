@@ -137,6 +137,9 @@ def test_free_running_is_teacher_forcing_with_its_own_symbols(name: str) -> None
         forced = model(source, own, source_lengths=lengths,
                        teacher_forcing=torch.ones(own.shape[1], dtype=torch.bool)).values  # fmt: skip
     assert torch.allclose(free, forced, atol=1e-10)
+    ends = (own[..., 0] == END).cumsum(dim=1) > 0  # it stops when all have ended, and not before
+    assert free.shape[1] == T or bool(ends[:, -1].all())
+    assert not bool(ends[:, :-1].all(dim=0).any())
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -21,6 +21,7 @@ LONGEST_OUTPUT = 2
 def translate(
     trained: LoadedModel, lines: Iterable[str], steps: int | None,
     note: Callable[[str], None], *, name: str = "standard input",
+    at_once: int = LINES_AT_ONCE,
 ) -> Iterator[str]:  # fmt: skip
     """Yield the output of a model for each line, in order. The outputs of some lines are computed
     together, and do not depend on each other.
@@ -32,6 +33,7 @@ def translate(
             training.
         note: a function that receives messages for the user.
         name: the name of the source of the lines in messages.
+        at_once: how many lines are read before their outputs are computed.
 
     Raises:
         DataError: if a line has no symbol.
@@ -44,7 +46,7 @@ def translate(
     steps = steps or LONGEST_OUTPUT * spec.target_length
     rest, first = iter(lines), 1
     unknown, symbols = dict[str, None](), 0
-    while chunk := list(islice(rest, LINES_AT_ONCE)):
+    while chunk := list(islice(rest, at_once)):
         sources = [source.split(line.rstrip("\r\n")) for line in chunk]
         for k, each in enumerate(sources):
             if not each:
