@@ -252,6 +252,7 @@ def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag =
     """
     import json
 
+    from seqattn.analysis.alignment import alignments_of_rules
     from seqattn.analysis.evaluation import ReferenceLosses
     from seqattn.analysis.evaluation import evaluate as score
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
@@ -266,8 +267,12 @@ def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag =
         part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
     trained.spec.note_lengths(part.source_lengths, part.target_lengths, note)
     evaluation = score(trained.model, part, ReferenceLosses.from_splits(part, data))
+    scored = evaluation.as_plain()
+    if evaluation.alignment is not None:
+        rules = alignments_of_rules(data.train, part)
+        scored["alignment"]["baselines"] = {name: one.as_plain() for name, one in rules.items()}
     if as_json:
-        show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
+        show(json.dumps(scored, indent=2, allow_nan=False))
     else:
         name = "test sequences" if input_file is None else f"sequences of {input_file}"
-        print_evaluation(evaluation.as_plain(), f"{run}: {len(part)} {name}, epoch {trained.epoch}")
+        print_evaluation(scored, f"{run}: {len(part)} {name}, epoch {trained.epoch}")

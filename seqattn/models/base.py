@@ -237,15 +237,15 @@ class Seq2SeqModel(nn.Module, ABC):
     ) -> DecoderStart:
         """Encode the source for a free-running decoder of at most `steps` steps; see `forecast`.
 
-        A model that overrides `forecast` need not define this method and `decoder_step`. It then has
-        greedy forecasts only.
+        A model that overrides `forecast` need not define this method and `decoder_step`. It then
+        has greedy forecasts only.
 
         Raises:
             UsageError: if the model does not accept the lengths, or has no such decoder.
         """
         raise UsageError(
-            f"{type(self).__name__} defines forecast, but not begin and decoder_step, which beam search"
-            " and sampling need."
+            f"{type(self).__name__} defines forecast, but not begin and decoder_step, which beam"
+            " search and sampling need."
         )
 
     def decoder_step(

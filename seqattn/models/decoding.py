@@ -123,13 +123,15 @@ def decode(
 
 
 def force(
-    model: Seq2SeqModel, source: Tensor, source_lengths: Tensor | None, target: Tensor
-) -> ModelOutput:
+    model: Seq2SeqModel, source: Tensor, source_lengths: Tensor | None, target: Tensor,
+    *, with_attention: bool = True,
+) -> ModelOutput:  # fmt: skip
     """Return the outputs and the attention of a decoder that reads given targets (N, T, F)."""
     truth = torch.ones(target.shape[-2], dtype=torch.bool)
     output: ModelOutput = model(
-        source, target, source_lengths=source_lengths, teacher_forcing=truth
-    )
+        source, target, source_lengths=source_lengths, teacher_forcing=truth,
+        with_attention=with_attention,
+    )  # fmt: skip
     return output
 
 
