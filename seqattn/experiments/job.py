@@ -3,7 +3,7 @@ training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,6 @@ from seqattn.training import ProcessGroup, RunState, build_early_stopper
 from seqattn.training.optimization import Ending, find_ending
 
 if TYPE_CHECKING:
-    from seqattn.analysis.comparison.result import ComparisonResult
     from seqattn.experiments.prepare import StartingPoint
 
 
@@ -61,10 +60,6 @@ class Launch:
             choose the number automatically.
         before_writing: function that is called after all checks and before the first file is
             written.
-        draw: function that writes the pictures of a finished run and yields their paths; None to
-            draw them in this process.
-        draw_comparison: function that writes the pictures of a comparison; None to draw them in
-            this process.
     """
 
     config_path: Path | None = None
@@ -72,8 +67,6 @@ class Launch:
     processes: ProcessGroup | None = None
     workers: int | None = 1
     before_writing: Callable[[], None] = lambda: None
-    draw: Callable[[RunFolder], Generator[Path]] | None = None
-    draw_comparison: Callable[[ComparisonResult], None] | None = None
 
 
 @dataclass(frozen=True, eq=False)
