@@ -152,8 +152,6 @@ def seqattn(
     from seqattn.cli import main
 
     monkeypatch.chdir(tmp_path)
-    # Processes that draw would keep the fork server from importing torch for other tests.
-    monkeypatch.setattr("seqattn.cli.picture_processes.start_drawing_server", lambda: None)
     before = {
         number: signal.getsignal(number)
         for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGPIPE", None))

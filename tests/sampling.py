@@ -113,7 +113,6 @@ SAMPLED_FILES: dict[str, int] = {
     "browser/test_pages.py": 3,
     "browser/test_tour_panel.py": 2,
     "cli/test_completion.py": 2,
-    "cli/test_picture_processes.py": 3,
     "data/test_cache.py": 2,
     "data/test_file_dataset.py": 2,
     "data/test_files.py": 2,

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import typer
 
@@ -26,14 +23,6 @@ from seqattn.cli.stop_signals import defer_stop_signals
 from seqattn.cli.tables import FormatName, write_table
 from seqattn.cli.torchrun import check_not_distributed
 from seqattn.errors import UsageError
-
-if TYPE_CHECKING:
-    from seqattn.analysis.comparison.result import ComparisonResult
-    from seqattn.config.comparing import ComparisonPlan
-
-MIN_SEQUENCES = 1_000_000
-"""Smallest number of training sequences, counted once per run and epoch, for an early start of the
-fork server. The smallest models train on about this number while the server imports torch."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +96,6 @@ def compare_command(
         config, options.changes, design.vary or [], along=design.along, seeds=design.seeds,
         resample_data=design.resample_data,
     )  # fmt: skip
-    has_workers = engine.engine == "process" and compute.device != "cuda"
-    draw = _start_workers_early(planned, options.output_dir, engine.jobs) if has_workers else None
     with (
         defer_stop_signals() as stop_request,
         show_progress(planned.name, quiet, stop_request) as callbacks,
@@ -120,8 +107,7 @@ def compare_command(
         result = run_comparison(
             planned, options.output_dir, device=compute.device, threads=compute.threads,
             plots=plots == "each", callbacks=callbacks,
-            launch=Launch(config_path=config, provenance=provenance({}), workers=engine.jobs,
-                          draw_comparison=draw),
+            launch=Launch(config_path=config, provenance=provenance({}), workers=engine.jobs),
             ray=RayCluster(engine.ray_address) if engine.engine == "ray" else None,
         )  # fmt: skip
     with ignore_closed_pipe():
@@ -129,33 +115,3 @@ def compare_command(
             write_table(result, table, "variants")
         elif not quiet:
             print_comparison(result)
-
-
-def _start_workers_early(
-    plan: ComparisonPlan, output_dir: Path, jobs: int | None
-) -> Callable[[ComparisonResult], None] | None:
-    """Start the fork server if worker processes will probably train the runs of the comparison.
-    The server and this process then import torch at the same time.
-
-    Args:
-        plan: the variants and seeds.
-        output_dir: the parent of the comparison folder.
-        jobs: the requested number of workers; None to let the program choose the number.
-
-    Returns:
-        function that draws the pictures in processes of the server; None to draw them in this
-        process.
-    """
-    from seqattn.cli.picture_processes import start_comparison_server
-    from seqattn.runs import RunFolder
-
-    sequences = sum(
-        variant.config.training.epochs * getattr(variant.config.data, "n_train", MIN_SEQUENCES)
-        for variant in plan.variants
-        for seed in plan.seeds
-        if not RunFolder(output_dir / plan.name / variant.name / f"seed-{seed}").summary.exists()
-    )
-    pays = sequences >= MIN_SEQUENCES and (os.cpu_count() or 1) > 1
-    if len(plan.variants) > 1 and jobs != 1 and (pays or jobs is not None):
-        return start_comparison_server()
-    return None

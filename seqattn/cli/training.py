@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -24,7 +24,6 @@ from seqattn.cli.progress import show_progress
 from seqattn.cli.result_tables import print_seeds, print_summary, provenance
 from seqattn.cli.stop_signals import defer_stop_signals
 from seqattn.cli.torchrun import (
-    is_distributed,
     is_torchrun_restart,
     join_process_group,
     launcher_id,
@@ -105,7 +104,6 @@ def train_command(
     resolved = resolve(config, with_option(options.changes, "--seed", seeds.seed))
     name, device, many = resolved.config.name, compute.device, seeds.seeds is not None
     folder = options.output_dir / name
-    draw = None if many or plots == "none" else _start_drawing_server(folder, existing)
     with (
         defer_stop_signals() as stop_request,
         join_process_group(device, seeds.seeds, stop_request) as processes,
@@ -137,7 +135,6 @@ def train_command(
             launch=experiments.Launch(
                 config_path=config, provenance=origin, processes=processes, workers=workers.jobs,
                 before_writing=lambda: _before_writing(folder, configs, existing, many=many),
-                draw=draw,
             ),
         )  # fmt: skip
     if not quiet and any(job.error is None for job in trained):
@@ -145,24 +142,6 @@ def train_command(
             _print_results(trained, folder, many=many)
     if error := experiments.combined_error(trained, are_seeds=many):
         raise error
-
-
-def _start_drawing_server(
-    folder: Path, existing: ExistingRun
-) -> Callable[[RunFolder], Generator[Path]] | None:
-    """Call `start_drawing_server` if the command will probably draw pictures, and return None
-    otherwise. If torchrun started several processes, no server starts, because these processes use
-    the cores."""
-    from seqattn.runs import RunFolder
-
-    run = RunFolder(folder)
-    is_finished = run.summary.exists() and all(path.exists() for path in run.pictures)
-    is_refused = not (existing.continues or existing.overwrite or run.is_available)
-    if is_refused or (existing.continues and is_finished) or is_distributed():
-        return None
-    from seqattn.cli.picture_processes import start_drawing_server
-
-    return start_drawing_server()
 
 
 def _before_writing(

@@ -59,11 +59,8 @@ def run_comparison(
     """
     callbacks, launch = callbacks or Callbacks(), launch or Launch()
     path = output_dir / comparison.name
-    draw = launch.draw_comparison
-    if draw is None:  # an error of matplotlib is reported before the training
-        from seqattn.plots import comparison_pictures
+    from seqattn.plots import comparison_pictures  # its error is reported before the training
 
-        draw = comparison_pictures.draw_comparison
     configs = [
         (comparison.config_of(variant, seed), RunFolder(path / variant.name / f"seed-{seed}"))
         for variant in comparison.variants
@@ -98,7 +95,7 @@ def run_comparison(
             )
         if write_tables(result):
             (path / PAGE).unlink(missing_ok=True)  # the report shows the old numbers
-        draw(result)
+        comparison_pictures.draw_comparison(result)
         return result
 
 

@@ -23,8 +23,8 @@ from seqattn.data import Splits, load_data
 from seqattn.data.ridge import RidgeMap
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments.group_training import build_runs
-from seqattn.experiments.job import Job
-from seqattn.experiments.prepare import StartingPoint, starts_at_map
+from seqattn.experiments.job import Job, StartingPoint
+from seqattn.experiments.prepare import starts_at_map
 from seqattn.experiments.run_environment import choose_device
 from seqattn.models.attention.normalizers import build_normalizer
 from seqattn.runs import RunFolder

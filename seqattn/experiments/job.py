@@ -1,26 +1,28 @@
-"""The job, which describes the training of one run, and the callbacks and launch settings for the
-training."""
+"""The job, which describes the training of one run, its starting point, and the callbacks and launch
+settings of the training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+import hashlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import Tensor
 
 from seqattn.config import Config
 from seqattn.data import DataSpec, Splits
 from seqattn.data.ridge import RidgeMap
-from seqattn.errors import Interrupted, NonFiniteError
+from seqattn.errors import CheckpointError, Interrupted, NonFiniteError
 from seqattn.models import FeatureSpec, Lengths, Seq2SeqModel, build_model, count_parameters
 from seqattn.runs import EpochRecord, RunFolder
+from seqattn.runs.checkpoint_file import CheckpointFile, write_checkpoint
 from seqattn.training import ProcessGroup, RunState, build_early_stopper
+from seqattn.training.checkpoints import as_arrays, as_tensors
 from seqattn.training.optimization import Ending, find_ending
-
-if TYPE_CHECKING:
-    from seqattn.analysis.comparison.result import ComparisonResult
-    from seqattn.experiments.prepare import StartingPoint
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,6 @@ class Launch:
             choose the number automatically.
         before_writing: function that is called after all checks and before the first file is
             written.
-        draw: function that writes the pictures of a finished run and yields their paths; None to
-            draw them in this process.
-        draw_comparison: function that writes the pictures of a comparison; None to draw them in
-            this process.
     """
 
     config_path: Path | None = None
@@ -72,8 +70,57 @@ class Launch:
     processes: ProcessGroup | None = None
     workers: int | None = 1
     before_writing: Callable[[], None] = lambda: None
-    draw: Callable[[RunFolder], Generator[Path]] | None = None
-    draw_comparison: Callable[[ComparisonResult], None] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class StartingPoint:
+    """The weights of the best epoch of a run, with which another run starts.
+
+    Attributes:
+        run: the run folder or the checkpoint file, as text.
+        epoch: the best epoch.
+        weights: weights by parameter name.
+        config: config of the run, without its name and the paths of its data files.
+        spec: spec of the data of the run. It contains the scaling, which the new run keeps.
+    """
+
+    run: str
+    epoch: int
+    weights: dict[str, Tensor]
+    config: Config
+    spec: DataSpec
+
+    @classmethod
+    def of(cls, file: CheckpointFile, run: str) -> StartingPoint:
+        """Take the weights of the best epoch from a checkpoint.
+
+        Raises:
+            CheckpointError: if no epoch was finished before the checkpoint.
+        """
+        weights, epoch = file.tensors, file.epoch
+        if file.is_training:
+            weights, epoch = file.below("best."), int(file.metadata["best_epoch"])
+        if not weights:
+            raise CheckpointError(f"{file.path}: has no finished epoch, so it has no best weights.")
+        return cls(run, epoch, as_tensors(weights), file.config, file.spec)
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The entry `start_from` of `environment.json` and `summary.json`: the run, its best epoch,
+        and a SHA-256 digest of its weights."""
+        sha256 = hashlib.sha256()
+        for name, weight in sorted(self.weights.items()):
+            sha256.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
+            sha256.update(weight.numpy().tobytes())
+        return {"run": self.run, "epoch": self.epoch, "sha256": sha256.hexdigest()}
+
+    def as_bytes(self) -> bytes:
+        """Return the content of a checkpoint file with the weights, config and spec."""
+        metadata = {"kind": "model", "epoch": self.epoch}
+        with tempfile.TemporaryDirectory() as place:
+            path = Path(place) / "start.safetensors"
+            write_checkpoint(path, as_arrays(self.weights), self.config, self.spec, metadata)
+            return path.read_bytes()
 
 
 @dataclass(frozen=True, eq=False)

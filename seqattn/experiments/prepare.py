@@ -3,35 +3,29 @@ initial weights of a run that starts with the weights of another run or with a f
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shlex
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from seqattn.config import PATH_KEYS, Config, as_plain, as_value, config_differences
 from seqattn.config.plugins import plugin_changes
-from seqattn.data import DataSpec, Splits, fixed_shape, load_data
+from seqattn.data import Splits, fixed_shape, load_data
 from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, ridge_work
 from seqattn.errors import CheckpointError, ConfigError, DataError, NonFiniteError, UsageError
-from seqattn.experiments.job import Job
+from seqattn.experiments.job import Job, StartingPoint
 from seqattn.experiments.memory_estimate import check_memory
 from seqattn.models import Seq2SeqModel
 from seqattn.runs import RunFolder, check_summary, find_run, seed_of_folder
-from seqattn.runs.checkpoint_file import CheckpointFile, read_checkpoint, write_checkpoint
-from seqattn.training import LearningRate, RunState, check_data_unchanged
+from seqattn.runs.checkpoint_file import CheckpointFile, read_checkpoint
+from seqattn.training import RunState, check_data_unchanged
 from seqattn.training.checkpoints import (
     MUTABLE_ON_RESUME,
-    as_arrays,
-    as_tensors,
     fill_model,
     read_training,
     restore_state,
@@ -136,15 +130,6 @@ def _load_progress(job: Job) -> Job:
                 " keep it, give the new run another --name.",
                 at["epoch"], at["step"],
             ))  # fmt: skip
-    if job.error is None:
-        check_same_rates(job)
-        before = folder.read_split() if job.data.split else None
-        if before and before != list(job.data.split):  # earlier versions split series differently
-            raise CheckpointError(
-                f"{folder.split}: this version of seqattn does not split the series into the parts"
-                " with which training began. Continuing would train on sequences that were held"
-                " out. Train again with --overwrite, or under another --name."
-            )
     return job
 
 
@@ -211,29 +196,6 @@ def load_checkpoint(path: Path, job: Job) -> tuple[RunState, CheckpointFile]:
     return restore_state(file, job.new_model()), file
 
 
-def check_same_rates(job: Job) -> None:
-    """Check that the schedule gives the learning rates with which the finished epochs were trained.
-    Earlier versions had other schedules.
-
-    Raises:
-        CheckpointError: if the learning rate of an epoch differs from the rate that the schedule
-            gives now.
-    """
-    if job.state is None or job.is_trained:
-        return
-    rate = LearningRate(job.config.training)
-    for record in job.state.history:
-        now = rate.value
-        if not math.isclose(now, record.learning_rate, rel_tol=1e-6, abs_tol=1e-12):
-            raise CheckpointError(
-                f"{job.checkpoint or job.folder.last}: epoch {record.epoch} was trained at"
-                f" learning rate {record.learning_rate:g}, and training.learning_rate_schedule"
-                f" gives it {now:g} in this version. Continuing would mix two schedules. Train"
-                " again with --overwrite, or under another --name."
-            )
-        rate.update(record.validation_loss)
-
-
 def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:
     """Check that a run can be resumed with a config. The config may differ from the checkpoint's
     config only in the keys of `MUTABLE_ON_RESUME`.
@@ -276,57 +238,6 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
 
 
 # --- the weights of another run (training.start_from) ---------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class StartingPoint:
-    """The weights of the best epoch of a run, with which another run starts.
-
-    Attributes:
-        run: the run folder or the checkpoint file, as text.
-        epoch: the best epoch.
-        weights: weights by parameter name.
-        config: config of the run, without its name and the paths of its data files.
-        spec: spec of the data of the run. It contains the scaling, which the new run keeps.
-    """
-
-    run: str
-    epoch: int
-    weights: dict[str, Tensor]
-    config: Config
-    spec: DataSpec
-
-    @classmethod
-    def of(cls, file: CheckpointFile, run: str) -> StartingPoint:
-        """Take the weights of the best epoch from a checkpoint.
-
-        Raises:
-            CheckpointError: if no epoch was finished before the checkpoint.
-        """
-        weights, epoch = file.tensors, file.epoch
-        if file.is_training:
-            weights, epoch = file.below("best."), int(file.metadata["best_epoch"])
-        if not weights:
-            raise CheckpointError(f"{file.path}: has no finished epoch, so it has no best weights.")
-        return cls(run, epoch, as_tensors(weights), file.config, file.spec)
-
-    @cached_property
-    def record(self) -> dict[str, Any]:
-        """The entry `start_from` of `environment.json` and `summary.json`: the run, its best epoch,
-        and a SHA-256 digest of its weights."""
-        sha256 = hashlib.sha256()
-        for name, weight in sorted(self.weights.items()):
-            sha256.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
-            sha256.update(weight.numpy().tobytes())
-        return {"run": self.run, "epoch": self.epoch, "sha256": sha256.hexdigest()}
-
-    def as_bytes(self) -> bytes:
-        """Return the content of a checkpoint file with the weights, config and spec."""
-        metadata = {"kind": "model", "epoch": self.epoch}
-        with tempfile.TemporaryDirectory() as place:
-            path = Path(place) / "start.safetensors"
-            write_checkpoint(path, as_arrays(self.weights), self.config, self.spec, metadata)
-            return path.read_bytes()
 
 
 def with_starting_points(jobs: Sequence[Job]) -> list[Job]:

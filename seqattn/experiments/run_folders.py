@@ -7,8 +7,8 @@ import errno
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -173,9 +173,7 @@ def log_rounding_changes(
         callbacks.message(line)
 
 
-def draw_missing_pictures(
-    jobs: Sequence[Job], callbacks: Callbacks, draw: Callable[[RunFolder], Generator[Path]] | None
-) -> None:
+def draw_missing_pictures(jobs: Sequence[Job], callbacks: Callbacks) -> None:
     """Draw the pictures of each finished run that lacks a picture."""
     jobs = [
         job for job in jobs
@@ -183,16 +181,13 @@ def draw_missing_pictures(
     ]  # fmt: skip
     if not jobs:
         return
-    if draw is None:
-        from seqattn.plots import run_pictures  # importing matplotlib is slow
+    from seqattn.plots import run_pictures  # importing matplotlib is slow
 
-        draw = run_pictures.draw_run
     hint, last = "; --resume draws the missing pictures", jobs[-1].folder.pictures[-1]
     for job in jobs:
         raise_if_stopped(callbacks, [job], hint)
-        with closing(draw(job.folder)) as paths:
-            for path in paths:
-                raise_if_stopped(callbacks, [job], NOTHING_MISSING if path == last else hint)
+        for path in run_pictures.draw_run(job.folder):
+            raise_if_stopped(callbacks, [job], NOTHING_MISSING if path == last else hint)
 
 
 # --- saves during training ------------------------------------------------------------------------

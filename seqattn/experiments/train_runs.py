@@ -119,7 +119,7 @@ def train_many(
             hint = RESUME_HINT if has_pictures_to_draw else NOTHING_MISSING
             raise_if_stopped(callbacks, groups[-1], hint)
         if plots:
-            draw_missing_pictures(jobs, callbacks, launch.draw)
+            draw_missing_pictures(jobs, callbacks)
     return jobs
 
 

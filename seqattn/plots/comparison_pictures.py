@@ -8,7 +8,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,24 +46,14 @@ def draw_comparison(result: ComparisonResult) -> None:
     that did not diverge. If a picture cannot be drawn, the function deletes the old picture file,
     because the old picture is outdated.
     """
-    for path in result.pictures:
-        draw_comparison_picture(result, path)
-
-
-def draw_comparison_picture(result: ComparisonResult, path: Path) -> None:
-    """Write or delete one picture of a comparison; see `draw_comparison`.
-
-    Args:
-        result: the comparison.
-        path: one of `result.pictures`.
-    """
     variants = [variant for variant in result.variants if variant.losses]
     has_losses = any(variant.summaries for variant in variants)
-    content = PICTURES[path.name](result, variants) if has_losses else None
-    if content is None:
-        path.unlink(missing_ok=True)
-    else:
-        atomic_write(path, content)
+    for path in result.pictures:
+        content = PICTURES[path.name](result, variants) if has_losses else None
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            atomic_write(path, content)
 
 
 def _loss_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes:

@@ -45,22 +45,12 @@ MAX_FRAMES = 60
 def draw_run(folder: RunFolder) -> Generator[Path]:
     """Write each picture for which the run folder has data, and yield its path."""
     for path in folder.pictures:
-        draw_picture(folder, path)
+        atomic_write(path, as_bytes(figure_of_run(folder, path)))
         yield path
 
 
-def draw_picture(folder: RunFolder, path: Path) -> None:
-    """Write one picture of a run.
-
-    Args:
-        folder: the run folder.
-        path: one of `folder.pictures`.
-    """
-    atomic_write(path, as_bytes(figure_of_run(folder, path)))
-
-
 def figure_of_run(folder: RunFolder, path: Path) -> Figure:
-    """Draw one picture of a run as a figure; see `draw_picture`."""
+    """Draw one picture of a run, whose path is one of `folder.pictures`, as a figure."""
     summary = folder.read_results()
     if path == folder.loss_picture:
         return loss_picture(folder, summary)

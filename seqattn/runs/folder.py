@@ -361,10 +361,6 @@ class RunFolder:
         range."""
         _write_rows(self.split, SPLIT, split)
 
-    def read_split(self) -> list[tuple[str, ...]]:
-        """Read `split.csv`. Return an empty list if the file is missing."""
-        return [tuple(row) for row in _read_rows(self.split, SPLIT, missing_ok=True)]
-
     def write_data_files(self, digests: Mapping[str, str]) -> None:
         """Write `files.csv`, with the names and the SHA-256 digests of the data files."""
         _write_rows(self.data_files, DATA_FILES, digests.items())

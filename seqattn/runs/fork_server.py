@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,33 +20,25 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
 TRAINING_MODULES = ("seqattn.cli", "seqattn.experiments.workers")
-"""The modules that the fork server imports once for all processes that train."""
-DRAWING_MODULES = ("seqattn.cli", "seqattn.plots.run_pictures")
-"""The modules that the fork server imports once for all processes that draw pictures."""
+"""The modules that the fork server imports once for all workers."""
 _socket_folders = set[str]()
 
 
-def start_fork_server(
-    modules: Sequence[str] = TRAINING_MODULES,
-) -> ForkServerContext | SpawnContext:
+def start_fork_server() -> ForkServerContext | SpawnContext:
     """Start the fork server, unless it is already running, and return the `multiprocessing` context
     that starts processes.
 
-    The server imports torch or matplotlib, which takes one or two seconds. This function does not
-    wait for the import. If the system does not support a fork server, or if the server cannot
+    The server imports torch, which takes one or two seconds. This function does not wait for the
+    import. If the system does not support a fork server, or if the server cannot
     start, the function returns the context of the start method "spawn", with which each process
     imports the modules itself.
-
-    Args:
-        modules: the modules that the server imports. A server that is already running keeps its
-            modules.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver, resource_tracker
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*modules])
+    context.set_forkserver_preload([*TRAINING_MODULES])
     try:
         resource_tracker.ensure_running()  # changes the blocked signals itself
         with blocked_stop_signals():

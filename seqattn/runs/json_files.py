@@ -112,7 +112,7 @@ class Metrics(_Stored):
 
 class StoredStart(_Stored):
     """The schema of the record of the weights with which a run started; see
-    `seqattn.experiments.prepare.StartingPoint.record`."""
+    `seqattn.experiments.job.StartingPoint.record`."""
 
     run: Text
     epoch: Positive

@@ -397,22 +397,6 @@ def test_the_verbs_work_on_such_a_run(tmp_path: Path, seqattn: Any) -> None:
     assert "part-1.parquet is another" in again.err
 
 
-def test_a_run_whose_split_was_another_is_not_gone_on_with(tmp_path: Path, seqattn: Any) -> None:
-    folder_of(tmp_path / "d", long(30, 0))
-    text = "name: s\ndata: {kind: file, path: d, source_length: 3}\ntraining: {epochs: %d}\n"
-    (tmp_path / "c.yaml").write_text(text % 1)
-    assert seqattn("train", "c.yaml", "--plots=none").code == 0
-    (tmp_path / "c.yaml").write_text(text % 2)
-    split = tmp_path / "outputs/s/split.csv"
-    content = split.read_text()
-    split.write_text(content.replace(",train,", ",test,", 1))
-    done = seqattn("train", "c.yaml", "--plots=none", "--resume")
-    assert done.code == 4
-    assert "does not split the series into the parts" in done.err
-    split.write_text(content)
-    assert seqattn("train", "c.yaml", "--plots=none", "--resume").code == 0
-
-
 @pytest.mark.parametrize("path", ["d", "d/*.csv"])
 def test_data_check_of_many_files_trains_as_it_stands(
     path: str, tmp_path: Path, seqattn: Any

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -246,38 +244,3 @@ def test_masked_steps_are_padding(recorded: Path) -> None:
     for hole in (np.ma.array(plain, mask=mask[::-1]), np.ma.masked_equal(plain, 1)):
         with pytest.raises(DataError, match="not all numbers before its end are finite"):
             run.predict(hole)
-
-
-# --- pictures in a notebook -----------------------------------------------------------------------
-
-
-def test_a_notebook_shows_no_pictures_of_earlier_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    vary = {"model.cell": ["gru", "lstm"]}
-    first = seqattn.compare(CONFIG, vary=vary, seeds=2, output_dir=tmp_path)
-    stored = [(first.path / name).read_bytes() for name in ("comparison.png", "attention.png")]
-
-    def pictures(opened: seqattn.Comparison) -> list[bytes]:
-        found = re.findall(r'base64,([^"]*)"', opened._repr_html_())
-        return [base64.b64decode(each) for each in found]
-
-    assert pictures(first) == stored
-    mark = "comparison.png"
-    (first.path / mark).write_bytes(stored[1])
-    assert pictures(first) == [stored[1]] * 2  # the files are used, not drawn again
-    (first.path / mark).write_bytes(stored[0])
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    for step in ("write_tables", "plots.comparison_pictures.draw_comparison"):
-        with monkeypatch.context() as patch:
-            where = "seqattn." if "." in step else "seqattn.experiments.compare."
-            patch.setattr(where + step, stop)
-            seeds = 3 if step == "write_tables" else 4
-            with pytest.raises(KeyboardInterrupt):
-                seqattn.compare(CONFIG, vary=vary, seeds=seeds, output_dir=tmp_path)
-        shown = pictures(seqattn.Comparison.open(first.path))
-        assert len(shown) == 2
-        assert not set(shown) & set(stored), step

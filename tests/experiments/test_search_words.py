@@ -80,8 +80,6 @@ def finished(asked: Search, folder: Path, count: int) -> trials.TuneResult:
 
 def test_few_trials_say_nothing_of_what_mattered(tmp_path: Path) -> None:
     asked, few = wanted(tmp_path, RATE, WIDTH), trials.MIN_TRIALS - 1
-    (tmp_path / "few").mkdir()
-    (tmp_path / "few/importance.png").touch()  # of an earlier version
     found = finished(asked, tmp_path / "few", few)
     assert found.importance == {}
     assert found.no_importance.startswith(f"{few} trials ended with a loss. The importance")

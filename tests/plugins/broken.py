@@ -189,13 +189,6 @@ MISTAKES = {
         ("With sources of up to 29 steps and targets of 19 steps: Padding changes the forecast",
          "their number has. The mechanism reads the length of the array"),
     ),
-    "no score after step 12": Mistake(
-        SCORE, SCORE_RESULT,
-        "import torch\n        steps = torch.arange(products.shape[-1])\n"
-        "        return products.tanh() * (steps < 12)", "long",
-        ("If the source steps are reversed, the results for 29 source steps change",
-         "and the results for 7 steps do not"), state="warning",
-    ),
     # mistakes that only one of the modes of a module shows
     "another normalizer in training": Mistake(
         NORMALIZER, NORMALIZER_RESULT,
@@ -217,7 +210,7 @@ MISTAKES = {
     ),
     "detached query": Mistake(
         SCORE, "self.split(self.query(queries)) @", "self.split(self.query(queries.detach())) @",
-        "gradients", ("queries[", "no gradient reaches it", "detach()"),
+        "gradients", ("queries along a random direction is 0, but", "no gradient reaches it", "detach()"),
     ),
     "state that is used": Mistake(
         SCORE, SCORE_RESULT,
@@ -323,12 +316,6 @@ MISTAKES = {
         TASK, "ids=tuple(str(k) for k in range(n)),",
         "ids=tuple(str(k) for k in range(n)), alignment=np.where(keep[..., 0], 99, -1),",
         "alignment", ("The alignment of sequence 1, target step 1 is 99",),
-    ),
-    "ideal forecast with the noise": Mistake(
-        QUIET_TASK, "ideal=np.where(keep, ideal, 0.0)", "ideal=np.where(keep, ideal + noise, 0.0)",
-        "ideal",
-        ("If call 3 of a random generator returns other numbers, the source stays the same",
-         "`ideal` contains noise"),
     ),
     "ideal forecast with other noise": Mistake(
         ONE_DRAW_TASK, "ideal=source", "ideal=source + 0.3 * drawn[..., 4:]", "ideal",

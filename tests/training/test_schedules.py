@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +9,8 @@ import torch
 from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
 
-from seqattn import experiments
 from seqattn.config import Training
-from seqattn.errors import CheckpointError
-from seqattn.training import LearningRate, learner
-from tests.grouped import small_config
+from seqattn.training import LearningRate
 
 
 def rates_of(epochs: int, schedule: dict[str, Any]) -> list[float]:
@@ -59,29 +55,3 @@ def test_a_cosine_over_fewer_epochs_stays_at_its_minimum() -> None:
 def test_steps_are_torchs() -> None:
     found = rates_of(7, {"kind": "step", "every": 3, "factor": 0.5})
     assert found == pytest.approx(torchs_rates(7, StepLR, step_size=3, gamma=0.5))
-
-
-def test_a_resume_does_not_mix_two_schedules(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An earlier version reached the minimum in the last epoch. What it finished stays finished."""
-    schedule = {"kind": "cosine", "over_epochs": 4}
-    short, whole = (
-        small_config(
-            training={"epochs": epochs, "learning_rate": 0.01, "learning_rate_schedule": schedule}
-        )
-        for epochs in (2, 4)
-    )
-
-    class Before(LearningRate):
-        @property
-        def value(self) -> float:
-            return (0.01, 0.0075)[self.epoch]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(learner, "LearningRate", Before)
-        experiments.train_one(short, tmp_path, plots=False)
-    _, summary = experiments.train_one(short, tmp_path, plots=False, resume=True)
-    assert summary["epochs"] == 2
-    with pytest.raises(CheckpointError, match="epoch 2 was trained at learning rate 0.0075, and"):
-        experiments.train_one(whole, tmp_path, plots=False, resume=True)

@@ -7,11 +7,11 @@ data, and the HTML contains no script.
 from __future__ import annotations
 
 import base64
+import contextlib
 import html
 import importlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 from seqattn.analysis.comparison import ComparisonResult, describe_result
 from seqattn.analysis.comparison.columns import pair_results, seed_results, variant_results
 from seqattn.analysis.comparison.tables import describe_references, variant_table
-from seqattn.config.files import read_regular_file
 from seqattn.errors import SeqattnError, UsageError, install_command
 from seqattn.runs import METRICS, RunFolder
-from seqattn.runs.array_files import sequence_titles
 
 if TYPE_CHECKING:
     import xarray
@@ -209,9 +207,6 @@ def label_weights(
 
 # --- HTML -----------------------------------------------------------------------------------------
 
-PNG = b"\x89PNG\r\n\x1a\n"
-MAX_PICTURE_BYTES = 4_000_000
-"""Larger pictures are not embedded, so that the notebook remains small."""
 Pictures = Iterable[tuple[str, bytes]]
 
 
@@ -225,8 +220,7 @@ def as_html(
     """Return HTML with a title, a table, sentences and pictures.
 
     Args:
-        pictures: pairs of a description and the content of a PNG file. Contents of other formats,
-            and of more than `MAX_PICTURE_BYTES`, are left out.
+        pictures: pairs of a description and the content of a PNG file.
     """
     cell = '<{0} style="text-align:left">{1}</{0}>'
     lines = ["<div>", f"<p><strong>{_text(title)}</strong></p>", "<table>"]
@@ -238,7 +232,6 @@ def as_html(
         f'<img alt="{_text(name)}" style="max-width:100%"'
         f' src="data:image/png;base64,{base64.b64encode(content).decode()}">'
         for name, content in pictures
-        if content.startswith(PNG) and len(content) <= MAX_PICTURE_BYTES
     ]
     return "\n".join([*lines, "</div>"])
 
@@ -265,45 +258,23 @@ def run_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 
 
 def run_pictures_of(folder: RunFolder, *, only_losses: bool) -> Iterator[tuple[str, bytes]]:
-    """Yield the pictures of a run. If the picture file is missing or too large, draw the picture.
+    """Draw the pictures of a run, and yield them with their descriptions. A picture that cannot be
+    drawn is left out.
 
     Args:
         only_losses: whether to leave out the pictures of forecasts and attention weights.
     """
-    from seqattn.plots import as_bytes, run_pictures
+    from seqattn.plots import as_bytes
+    from seqattn.plots.run_pictures import figure_of_run
 
-    def losses() -> bytes:
-        return as_bytes(run_pictures.loss_picture(folder, folder.read_results()))
-
-    def predictions() -> bytes:
-        summary = folder.read_results()
-        arrays = folder.read_predictions(run_pictures.EXAMPLES)
-        return as_bytes(run_pictures.predictions_picture(arrays, summary))
-
-    def attention() -> bytes:
-        examples = run_pictures.EXAMPLES
-        titles = sequence_titles(folder.read_predictions(examples))
-        arrays = folder.read_attention(examples)
-        return as_bytes(run_pictures.attention_picture(arrays, titles, examples)[0])
-
-    yield from _picture("losses of each epoch", folder.loss_picture, losses)
-    if only_losses:
-        return
-    yield from _picture("forecasts of test sequences", folder.predictions_picture, predictions)
-    if folder.attention.exists():
-        yield from _picture("attention weights", folder.attention_picture, attention)
-
-
-def _picture(
-    name: str, file: Path, draw: Callable[[], bytes], *, is_current: bool = True
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the content of a picture file, or of a new picture if the file is missing, too large or
-    not current. A picture that cannot be drawn is left out."""
-    try:
-        is_usable = is_current and file.is_file() and file.stat().st_size <= MAX_PICTURE_BYTES
-        yield name, file.read_bytes() if is_usable else draw()
-    except (SeqattnError, OSError):
-        return
+    names = {folder.loss_picture: "losses of each epoch"}
+    if not only_losses:
+        names[folder.predictions_picture] = "forecasts of test sequences"
+        names[folder.attention_picture] = "attention weights"
+    for path in folder.pictures:
+        with contextlib.suppress(SeqattnError, OSError):
+            if path in names:
+                yield names[path], as_bytes(figure_of_run(folder, path))
 
 
 def result_html(result: ComparisonResult, title: str, pictures: Mapping[str, str]) -> str:
@@ -320,26 +291,7 @@ def result_html(result: ComparisonResult, title: str, pictures: Mapping[str, str
         from seqattn.plots.comparison_pictures import PICTURES
 
         for file, name in pictures.items():
-            path = result.path / file
-
-            def draw(file: str = file) -> bytes:
-                return PICTURES[file](result, variants) or b""
-
-            drawn += _picture(name, path, draw, is_current=_shows_result(path, result))
+            with contextlib.suppress(SeqattnError, OSError):
+                if content := PICTURES[file](result, variants):
+                    drawn.append((name, content))
     return as_html(title, headings, rows, notes, drawn)
-
-
-def _shows_result(picture: Path, result: ComparisonResult) -> bool:
-    """Return whether the picture file of a comparison was drawn from a result.
-
-    The tables are written before the pictures. So if a call is stopped, the tables or pictures may
-    describe fewer runs than the result. The function returns True if `seeds.csv` describes the
-    result, and if the picture is not older than this table.
-    """
-    table = result.path / "seeds.csv"
-    try:
-        if picture.stat().st_mtime_ns < table.stat().st_mtime_ns:
-            return False
-        return read_regular_file(table) == seed_results(result).csv().encode()
-    except OSError:
-        return False

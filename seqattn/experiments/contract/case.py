@@ -36,15 +36,7 @@ TOLERANCE = 1e-11
 
 class CheckFailedError(Exception):
     """The error of a check that found a mistake. The message of the error contains the
-    measured numbers and the likely mistake.
-
-    Attributes:
-        blocks: whether other checks would only report the same mistake again.
-    """
-
-    def __init__(self, message: str, *, blocks: bool = False) -> None:
-        super().__init__(message)
-        self.blocks = blocks
+    measured numbers and the likely mistake."""
 
 
 class CheckWarningError(Exception):

@@ -28,7 +28,7 @@ from seqattn.experiments.contract.case import (
     probes_of,
     tensor_difference,
 )
-from seqattn.models import AttentionMap, RecurrentModel
+from seqattn.models import AttentionMap, ModelOutput
 from seqattn.models.attention.scores import build_score
 from seqattn.models.layers import init_parameters
 from seqattn.training.state import train_mode
@@ -46,15 +46,13 @@ def check_output_shapes(case: ContractCase) -> str:
             given = ", ".join(f"{name} {tuple(x.shape)}" for name, x in probe.inputs.items())
             raise CheckFailedError(
                 f"`{probe.name}` returns the shape {shape} for {given}, but the contract is"
-                f" {probe.expected_shape}: {_shape_mistake(shape, probe)}",
-                blocks=True,
+                f" {probe.expected_shape}: {_shape_mistake(shape, probe)}"
             )
     shape = tuple(case.free.values.shape)
     if shape != (N, case.T, TARGET_DIM):
         raise CheckFailedError(
             f"The forecast has the shape {shape} instead of {(N, case.T, TARGET_DIM)}, which is"
-            " (sequences, target steps, target features).",
-            blocks=True,
+            " (sequences, target steps, target features)."
         )
     S, T = case.S, case.T
     for found in case.free.attention:
@@ -63,8 +61,7 @@ def check_output_shapes(case: ContractCase) -> str:
         if len(shape) != 4 or (shape[0], *shape[2:]) != (N, *sizes):
             raise CheckFailedError(
                 f"The weights ({found.kind}) have the shape {shape} instead of"
-                f" (N, heads, queries, keys) = ({N}, A, {sizes[0]}, {sizes[1]}).",
-                blocks=True,
+                f" (N, heads, queries, keys) = ({N}, A, {sizes[0]}, {sizes[1]})."
             )
     return "all shapes are as documented"
 
@@ -181,25 +178,21 @@ def check_padding(case: ContractCase) -> str:
     """Check that NaN in the padding changes neither the forecasts nor the weights."""
     case.require_finite()
     n, in_batch = _in_batch_against_alone(case)
+    changed = ""
     if not in_batch.is_equal:
-        padded = [
+        n, difference = largest([
             tensor_difference(_padded_alone(case, k), case.alone[k].values[0]) for k in range(N)
-        ]
-        n, difference = largest(padded)
+        ])  # fmt: skip
         if not difference.is_equal:
             place = f"sequence {n + 1}, {difference.place('step')}"
-            raise CheckFailedError(
-                f"Padding changes the forecast by up to {size_of(difference)} ({place}):"
-                f" {_padding_mistake(case)}"
-            )
+            changed = f"the forecast by up to {size_of(difference)} ({place})"
     elif (worst := _difference_of_weights(case)) is not None:
-        raise CheckFailedError(
-            f"Padding changes the weights by up to {size_of(worst)}"
-            f" ({worst.place('head', 'target step', 'source step')}), and not the forecast:"
-            f" {_padding_mistake(case)}"
-        )
+        place = worst.place("head", "target step", "source step")
+        changed = f"the weights by up to {size_of(worst)} ({place}), and not the forecast"
     elif case.part != "model" and _leak(case) is not None:
-        raise CheckFailedError(f"Padding changes a result: {_padding_mistake(case)}")
+        changed = "a result"
+    if changed:
+        raise CheckFailedError(f"Padding changes {changed}: {_padding_mistake(case)}")
     return f"largest difference {in_batch.value:.1e}" if in_batch.is_equal else "no effect"
 
 
@@ -300,8 +293,6 @@ def check_decoder_steps(case: ContractCase) -> str:
     at a time, and that free running equals teacher forcing on the model's own forecast."""
     case.require_finite()
     worst = max(_check_lengths_of_forecasts(case), _check_forcing(case))
-    if isinstance(case.model, RecurrentModel):
-        worst = max(worst, _check_single_steps(case, case.model))
     if mixing := _mixed_steps(case):
         raise CheckFailedError(mixing)
     return f"largest difference {worst:.1e}"
@@ -337,22 +328,26 @@ def _check_forcing(case: ContractCase) -> float:
     (source, target), T = case.sequences, case.T
     always = torch.ones(T, dtype=torch.bool)
 
-    def run(inputs: Tensor, teacher_forcing: Tensor) -> Tensor:
+    def run(inputs: Tensor, teacher_forcing: Tensor) -> ModelOutput:
         with torch.no_grad():
-            output = case.model(
+            output: ModelOutput = case.model(
                 source, inputs, source_lengths=case.lengths, teacher_forcing=teacher_forcing
             )
-        values: Tensor = output.values
-        return values
+        return output
 
-    worst = tensor_difference(run(case.free.values, always), case.free.values)
+    at_once = run(case.free.values, always)
+    weights = [
+        tensor_difference(one.weights, other.weights)
+        for one, other in zip(at_once.attention, case.free.attention, strict=True)
+    ]
+    _, worst = largest([tensor_difference(at_once.values, case.free.values), *weights])
     if not worst.is_equal:
         raise CheckFailedError(
             "All steps at once, with teacher forcing on the model's own forecast, differ from free"
             f" running by {size_of(worst)} ({worst.place('sequence', 'step')}):"
             f" {_step_mistake(case)}"
         )
-    forced = run(target, always)
+    forced = run(target, always).values
     if tensor_difference(forced[:, 1:], case.free.values[:, 1:]).value < MIN_FORCING_EFFECT:
         raise CheckFailedError(
             "Teacher forcing has no effect: with other decoder inputs, the forecast is the same to"
@@ -360,9 +355,9 @@ def _check_forcing(case: ContractCase) -> float:
         )
     if case.forces_every_step:
         return worst.value
-    never = tensor_difference(run(target, ~always), case.free.values)
+    never = tensor_difference(run(target, ~always).values, case.free.values)
     mixed = torch.arange(N * T).view(N, T) % 3 == 0
-    partly = run(target, mixed)
+    partly = run(target, mixed).values
     first = tensor_difference(partly[:, 0], forced[:, 0])
     if tensor_difference(partly[:, 1:], forced[:, 1:]).value < MIN_FORCING_EFFECT:
         raise CheckFailedError(
@@ -376,33 +371,6 @@ def _check_forcing(case: ContractCase) -> float:
                 f" ({difference.place('sequence')}): {_step_mistake(case)}"
             )
     return max(worst.value, never.value, first.value)
-
-
-def _check_single_steps(case: ContractCase, model: RecurrentModel) -> float:
-    (source, target), T = case.sequences, case.T
-    always, worst = torch.ones(T, dtype=torch.bool), 0.0
-    with torch.no_grad():
-        whole = model(source, target, source_lengths=case.lengths, teacher_forcing=always)
-        memory, state, x = model.encode(source, case.lengths)
-        skips = model.skip_outputs(source, case.lengths, [1] * T)
-        for t in range(T):
-            output, attended, state = model.step(x, state, memory)
-            added = skips[t]
-            output = output if added is None else output + added
-            differences = [tensor_difference(whole.values[:, [t]], output)]
-            if attended is not None:
-                weights = whole.attention[0].weights[..., [t], :]
-                differences.append(tensor_difference(weights, attended.weights.view_as(weights)))
-            _, difference = largest(differences)
-            worst = max(worst, difference.value)
-            if not difference.is_equal:
-                raise CheckFailedError(
-                    f"Step {t + 1} of {T} steps at once differs from the single step by"
-                    f" {size_of(difference)} ({difference.place('sequence')}):"
-                    f" {_step_mistake(case)}"
-                )
-            x = target[:, t]
-    return worst
 
 
 def _step_mistake(case: ContractCase) -> str:
@@ -451,8 +419,7 @@ def check_build(case: ContractCase) -> str:
         if not torch.equal(a, b):
             raise CheckFailedError(
                 f"The initial values of {name} differ by up to {float((a - b).abs().max()):.2g}"
-                " between two models of the same seed. Leave the values to init_bound.",
-                blocks=True,
+                " between two models of the same seed. Leave the values to init_bound."
             )
     if all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True)):
         raise CheckFailedError("Two models of different seeds have the same initial parameters.")
@@ -482,8 +449,7 @@ def check_checkpoint(case: ContractCase) -> str:
         raise CheckFailedError(
             f"Two models with the same parameters forecast different values, by up to"
             f" {difference.value:.2g}: a tensor that the forecast needs is not a parameter, so"
-            f" checkpoints lose it.{cause} Use nn.Parameter.",
-            blocks=True,
+            f" checkpoints lose it.{cause} Use nn.Parameter."
         )
     return "equal parameters give equal forecasts"
 
@@ -510,7 +476,7 @@ def check_state(case: ContractCase) -> str:
     difference = tensor_difference(forecast(source), first)
     stored = [
         name for name, value in _attributes(model).items()
-        if name not in attributes or not _equal(attributes[name], value)
+        if name not in attributes or attributes[name] is not value
     ]  # fmt: skip
     where = f" The module stores {', '.join(f'`{name}`' for name in stored)}." if stored else ""
     if difference.value > 0:
@@ -521,8 +487,7 @@ def check_state(case: ContractCase) -> str:
         raise CheckFailedError(
             f"The same source gives another forecast after other forecasts, by up to"
             f" {difference.value:.2g} ({difference.place('sequence', 'step')}): {cause}{where}"
-            " Return values instead of storing them.",
-            blocks=True,
+            " Return values instead of storing them."
         )
     if stored:
         raise CheckFailedError(
@@ -541,30 +506,13 @@ def check_state(case: ContractCase) -> str:
 
 
 def _attributes(model: nn.Module) -> dict[str, Any]:
-    """Return copies of the attributes of all modules, without parameters and submodules."""
-    found = dict[str, Any]()
-    for module_name, module in model.named_modules():
-        for name, value in vars(module).items():
-            if name not in INTERNAL and not isinstance(value, nn.Module):
-                place = f"{module_name}.{name}".lstrip(".")
-                found[place] = value if callable(value) else copy.deepcopy(value)
-    return found
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) or isinstance(other, Tensor):
-        return (
-            isinstance(one, Tensor) and isinstance(other, Tensor)
-            and one.shape == other.shape and tensor_difference(one, other).value == 0
-        )  # fmt: skip
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(one[k], other[k]) for k in one)
-    try:
-        return one is other or bool(one == other)
-    except (RuntimeError, TypeError, ValueError):
-        return True  # objects that cannot be compared
+    """Return the attributes of all modules, without parameters and submodules."""
+    return {
+        f"{module_name}.{name}".lstrip("."): value
+        for module_name, module in model.named_modules()
+        for name, value in vars(module).items()
+        if name not in INTERNAL and not isinstance(value, nn.Module)
+    }
 
 
 # --- finite numbers -------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
@@ -23,15 +24,11 @@ from seqattn.experiments.contract.case import (
     CheckRow,
     CheckWarningError,
     ContractCase,
-    Difference,
     H,
-    N,
     NotApplicableError,
     Part,
-    S,
     State,
     largest,
-    probes_of,
     tensor_difference,
 )
 from seqattn.experiments.contract.model_checks import (
@@ -139,63 +136,31 @@ def combinations_of(part: Part, name: str) -> Iterator[Combination]:
             yield {"kind": name}
 
 
-# --- repeated checks ------------------------------------------------------------------------------
-
-
-def _repeat(
-    checks: Sequence[Callable[[ContractCase], str]], case: ContractCase, where: str
-) -> None:
-    """Run checks on a case, and start the message of a failed check with `where`."""
-    for check in checks:
-        try:
-            check(case)
-        except CheckFailedError as error:
-            raise CheckFailedError(f"{where}: {error}") from error
-        except NotApplicableError:
-            continue
+# --- checks that repeat others --------------------------------------------------------------------
 
 
 def check_long(case: ContractCase) -> str:
     """Repeat the checks of shapes, weights, padding, batches, single steps and gradients with
-    longer sources and targets. For a score or a normalizer, also check whether the order of the
-    source steps has an effect on long sources only."""
+    longer sources and targets."""
     limit = case.model.max_length
     if limit is not None and limit < LONG_S:
         raise NotApplicableError(f"the model accepts at most {limit} steps.")
     long = ContractCase(case.section, case.part, case.label, is_long=True)
-    _repeat(
-        (check_output_shapes, check_weights, check_padding, check_batch, check_decoder_steps,
-         check_gradients),
-        long, f"With sources of up to {LONG_S} steps and targets of {LONG_T} steps",
-    )  # fmt: skip
-    if case.part in ("score", "normalizer") and _effect_of_order(case, is_long=False).is_equal:
-        effect = _effect_of_order(case, is_long=True)
-        if not effect.is_equal:
-            raise CheckWarningError(
-                f"If the source steps are reversed, the results for {LONG_S} source steps change by"
-                f" up to {size_of(effect)} ({effect.place('sequence')}), apart from their order,"
-                f" and the results for {S} steps do not. The {case.part} computes late steps or"
-                " long sources in another way. The likely mistake is a size that is written as a"
-                " number."
-            )
+    for check in (check_output_shapes, check_weights, check_padding, check_batch,
+                  check_decoder_steps, check_gradients):  # fmt: skip
+        try:
+            check(long)
+        except CheckFailedError as error:
+            where = f"With sources of up to {LONG_S} steps and targets of {LONG_T} steps"
+            raise CheckFailedError(f"{where}: {error}") from error
+        except NotApplicableError:
+            continue
     return f"up to {LONG_S} source steps and {LONG_T} target steps"
 
 
-def _effect_of_order(case: ContractCase, *, is_long: bool) -> Difference:
-    """Reverse the source steps, and return how much the scores or the weights change, apart from
-    their order."""
-    valid = ContractCase(case.section, case.part, is_long=is_long)
-    valid.lengths = torch.full((N,), valid.S)
-    probe = probes_of(valid)[-1]
-    name, axis = ("encoded", 1) if case.part == "score" else ("scores", -1)
-    with torch.no_grad():
-        reversed_steps = probe({**probe.inputs, name: probe.inputs[name].flip(axis)})
-        return tensor_difference(reversed_steps.flip(-1), probe())
-
-
 def check_modes(case: ContractCase) -> str:
-    """Compare forecasts without random numbers in train mode with those in eval mode. The other
-    checks of forecasts use eval mode; if the modes differ, repeat these checks in train mode."""
+    """Compare forecasts without random numbers in train mode with those in eval mode, which the
+    other checks use."""
     case.require_finite()
     other = ContractCase(case.section, case.part, case.label, in_train_mode=True)
     _, difference = largest(
@@ -206,10 +171,6 @@ def check_modes(case: ContractCase) -> str:
     )
     if difference.is_equal:
         return f"largest difference {difference.value:.1e}"
-    _repeat(
-        (check_output_shapes, check_finite, check_weights, check_padding, check_batch,
-         check_decoder_steps), other, "In train mode",
-    )  # fmt: skip
     raise CheckWarningError(
         f"In train mode, forecasts differ from eval mode by up to {size_of(difference)}"
         f" ({difference.place('sequence', 'step')}), without random numbers. Training steps use"
@@ -256,6 +217,8 @@ ONLY_FIRST = ("long", "scale", "resume", "export")
 """The checks that run on the first combination only."""
 REPEATS = ("modes", "long")
 """The checks that repeat other checks. They do not apply after a failed check."""
+BLOCKING = ("build", "shapes", "state", "checkpoint")
+"""The checks after whose failure other checks would only report the same mistake again."""
 TASK_CHECKS: dict[str, Callable[[Config], str]] = {
     "shapes": task_checks.check_task_shapes,
     "seeds": task_checks.check_determinism,
@@ -286,8 +249,30 @@ def check_mechanism(
     Raises:
         ConfigError: if no combination is a valid config.
     """
-    found, refused = list[ContractCase](), list[str]()
-    configs, problem = list[Config](), None
+    found, refused = _cases_of(part, name, overrides, limit)
+    progress(f"Checking {part} {name} in {counted(len(found), 'combination')}.")
+    results: dict[str, list[tuple[str, CheckRow]]] = {check: [] for check in CHECKS}
+    for number, (case, config) in enumerate(found):
+        checks = {
+            check: partial(function, case, config) for check, function in CHECKS.items()
+            if number == 0 or check not in ONLY_FIRST
+        }  # fmt: skip
+        for row in _run_checks(checks, file):
+            results[row.check].append((case.label, row))
+    rows = tuple(_summarize(check, rows) for check, rows in results.items())
+    return MechanismReport(part, name, rows, len(found), tuple(refused))
+
+
+def _cases_of(
+    part: Part, name: str, overrides: Sequence[str], limit: int | None
+) -> tuple[list[tuple[ContractCase, Config]], list[str]]:
+    """Return the case and the config of each valid combination, and the combinations that are not
+    valid configs, with the reasons.
+
+    Raises:
+        ConfigError: if no combination is a valid config.
+    """
+    found, refused, problem = list[tuple[ContractCase, Config]](), list[str](), None
     for combination in itertools.islice(combinations_of(part, name), limit):
         shown = {key.removeprefix("attention."): value for key, value in combination.items()}
         label = ", ".join(
@@ -300,18 +285,11 @@ def check_mechanism(
             problem = error
             refused.append(f"{label}: {error.mistakes[0] if error.mistakes else error}")
         else:
-            found.append(ContractCase(config.model, part, label))
-            configs.append(config)
+            found.append((ContractCase(config.model, part, label), config))
     if not found:
         assert problem is not None
         raise problem
-    progress(f"Checking {part} {name} in {counted(len(found), 'combination')}.")
-    results: dict[str, list[tuple[str, CheckRow]]] = {check: [] for check in CHECKS}
-    for case, config in zip(found, configs, strict=True):
-        for row in _check_case(case, config, file, is_first=case is found[0]):
-            results[row.check].append((case.label, row))
-    rows = tuple(_summarize(check, rows) for check, rows in results.items())
-    return MechanismReport(part, name, rows, len(found), tuple(refused))
+    return found, refused
 
 
 def _config_of(part: Part, combination: Combination, overrides: Sequence[str]) -> Config:
@@ -334,43 +312,28 @@ def _config_of(part: Part, combination: Combination, overrides: Sequence[str]) -
     return config
 
 
-def _check_case(
-    case: ContractCase, config: Config, file: str, *, is_first: bool
-) -> Iterator[CheckRow]:
-    """Yield the row of each check of a combination. After a mistake that blocks other checks, the
-    remaining checks are not applicable."""
-    blocked = failed = ""
-    for check, function in CHECKS.items():
-        if check in ONLY_FIRST and not is_first:
-            continue
-        if before := blocked or (failed if check in REPEATS else ""):
-            yield CheckRow(check, "not applicable", f"see the check {before}.")
-            continue
-        row, blocks = run_check(check, lambda f=function: f(case, config), file)  # type: ignore[misc]
-        blocked = check if blocks else ""
-        failed = failed or (check if row.state == "failed" else "")
-        yield row
-
-
-def run_check(name: str, function: Callable[[], str], file: str) -> tuple[CheckRow, bool]:
-    """Run one check. Return its row, and whether the check found a mistake that blocks other
-    checks.
-
-    An exception whose class is not defined in the module `result` counts as a failed check.
-    """
-    try:
-        return CheckRow(name, "passed", function()), False
-    except CheckFailedError as error:
-        return CheckRow(name, "failed", str(error)), error.blocks
-    except CheckWarningError as error:
-        return CheckRow(name, "warning", str(error)), False
-    except NotApplicableError as error:
-        return CheckRow(name, "not applicable", str(error)), False
-    except Exception as error:  # a plugin's code may raise any exception
-        return CheckRow(name, "failed", _describe_exception(error, file)), name in (
-            "build",
-            "shapes",
-        )
+def _run_checks(checks: Mapping[str, Callable[[], str]], file: str) -> Iterator[CheckRow]:
+    """Yield the row of each check. After a mistake that blocks other checks, the remaining checks
+    are not applicable. An exception of a class that is not defined in `case` counts as a failed
+    check."""
+    failed = list[str]()
+    for name, function in checks.items():
+        blocking = [each for each in failed if each in BLOCKING or name in REPEATS]
+        state: State = "passed"
+        try:
+            if blocking:
+                raise NotApplicableError(f"see the check {blocking[0]}.")
+            message = function()
+        except CheckFailedError as error:
+            state, message = "failed", str(error)
+        except CheckWarningError as error:
+            state, message = "warning", str(error)
+        except NotApplicableError as error:
+            state, message = "not applicable", str(error)
+        except Exception as error:  # a plugin's code may raise any exception
+            state, message = "failed", _describe_exception(error, file)
+        failed += [name] * (state == "failed")
+        yield CheckRow(name, state, message)
 
 
 def _describe_exception(error: Exception, file: str) -> str:
@@ -442,12 +405,13 @@ def check_plugin(
             )  # fmt: skip
         progress(f"Checking {noun} {name}.")
         if noun == "task":
-            rows = list(_check_task(name, file, overrides))
+            config = resolve(None, [f"data.kind={name}", *SIZES, *overrides]).config
+            checks = {check: partial(function, config) for check, function in TASK_CHECKS.items()}
         elif noun == "metric":
-            rows = [run_check("metric", lambda: task_checks.check_metric(name), file)[0]]
+            checks = {"metric": partial(task_checks.check_metric, name)}
         else:
-            rows = [run_check("verdict", lambda: task_checks.check_doctor_check(name), file)[0]]
-        return MechanismReport(noun, name, tuple(rows))
+            checks = {"verdict": partial(task_checks.check_doctor_check, name)}
+        return MechanismReport(noun, name, tuple(_run_checks(checks, file)))
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -455,15 +419,3 @@ def check_plugin(
         return [check(each.noun, each.name, str(each.source.path or "")) for each in found]
     finally:
         torch.set_num_threads(threads)
-
-
-def _check_task(name: str, file: str, overrides: Sequence[str]) -> Iterator[CheckRow]:
-    config = resolve(None, [f"data.kind={name}", *SIZES, *overrides]).config
-    blocked = ""
-    for check, function in TASK_CHECKS.items():
-        if blocked:
-            yield CheckRow(check, "not applicable", f"see the check {blocked}.")
-            continue
-        row, blocks = run_check(check, lambda f=function: f(config), file)  # type: ignore[misc]
-        blocked = check if blocks else ""
-        yield row

@@ -3,11 +3,9 @@ that a plugin registers: metrics and doctor checks."""
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from collections.abc import Mapping
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +15,6 @@ from seqattn.analysis.doctor.check import State as FindingState
 from seqattn.analysis.evaluation.plugin_metrics import PLUGIN_METRICS
 from seqattn.config import Config, resolve
 from seqattn.data import DataSpec, Sequences, load_data
-from seqattn.data.plugin_tasks import PLUGIN_TASKS
 from seqattn.data.sequences import valid_mask
 from seqattn.data.tasks import generate
 from seqattn.errors import SeqattnError
@@ -46,7 +43,7 @@ def sequences_of(config: Config, n: int = COUNT, seed: int = SEED) -> Sequences:
         return generate(config.data, n, seed)  # type: ignore[arg-type]
     except (SeqattnError, ValueError) as error:
         raise CheckFailedError(
-            f"generate(task, {n}, {seed}) does not return {n} valid sequences: {error}", blocks=True
+            f"generate(task, {n}, {seed}) does not return {n} valid sequences: {error}"
         ) from error
 
 
@@ -63,21 +60,18 @@ def check_task_shapes(config: Config) -> str:
         if padding.size and padding.max() > 0:
             raise CheckFailedError(
                 f"The padding of {name} contains {padding.max():.3g} instead of 0: with padding,"
-                " set the values after the last valid step to 0 (np.where(keep, values, 0)).",
-                blocks=True,
+                " set the values after the last valid step to 0 (np.where(keep, values, 0))."
             )
     if (part.target_lengths < 1).any():
         n = int(np.argmin(part.target_lengths))
         raise CheckFailedError(
             f"Sequence {n + 1} has {part.target_lengths[n]} target steps. A target needs at least"
-            " 1 step.",
-            blocks=True,
+            " 1 step."
         )
     if part.ideal is not None and part.ideal.shape != part.target.shape:
         raise CheckFailedError(
             f"`ideal` has the shape {part.ideal.shape}, and the target {part.target.shape}. Return"
-            " the target without noise, in the same shape.",
-            blocks=True,
+            " the target without noise, in the same shape."
         )
     S, T = part.source_steps, part.target_steps
     return f"up to {S} source steps and {T} target steps"
@@ -206,8 +200,6 @@ def _compare_with_neighbours(part: Sequences) -> None:
 # --- the ideal forecast ---------------------------------------------------------------------------
 
 
-MAX_DRAWS = 60
-"""Largest number of calls of random generators that are repeated one by one."""
 MAX_FALSE_ALARM = 1e-6
 """Bound of the probability that the check of the noise fails by chance."""
 MIN_SEQUENCES = 200
@@ -219,9 +211,8 @@ def check_ideal(config: Config) -> str:
     """Check that the ideal forecast is the best forecast without knowledge of the noise.
 
     The noise is the target minus the ideal forecast. Its mean must be 0, and it must not be
-    correlated with the ideal forecast or with the source. The random numbers that leave the source
-    unchanged must not change the ideal forecast. If the task has a key `noise`, the ideal forecast
-    must equal the target at noise 0.
+    correlated with the ideal forecast or with the source. If the task has a key `noise`, the ideal
+    forecast must equal the target at noise 0.
     """
     part = sequences_of(config)
     if part.ideal is None:
@@ -231,134 +222,21 @@ def check_ideal(config: Config) -> str:
     noise = getattr(config.data, "noise", None)
     if not isinstance(noise, bool) and isinstance(noise, int | float):
         quiet = config.data.model_copy(update={"noise": type(noise)(0)})
-        _check_without_noise(sequences_of(config.model_copy(update={"data": quiet})))
-    hidden = _check_draws(config)
-    return f"{_check_noise(sequences_of(config, SAMPLE_COUNT))}; {hidden}"
-
-
-def _check_without_noise(part: Sequences) -> None:
-    """Check that the ideal forecast equals the target of a task at noise 0."""
-    if part.ideal is None:
-        raise CheckFailedError(
-            "With noise: 0, the task returns no `ideal`. Return `ideal`, the target without noise,"
-            " for every value of `noise`."
-        )
-    difference = np.abs(np.where(part.target_keep[..., None], part.ideal - part.target, 0.0))
-    if difference.max() > 1e-12:
-        n, t, _ = np.unravel_index(int(difference.argmax()), difference.shape)
-        raise CheckFailedError(
-            f"Without noise, `ideal` differs from the target by up to {difference.max():.3g}"
-            f" (sequence {n + 1}, step {t + 1}). `ideal` is the best forecast without knowledge of"
-            " the noise."
-        )
-
-
-# --- random numbers that the source does not show -------------------------------------------------
-
-
-class _GeneratorCalls:
-    """The calls of the random generators that a task creates.
-
-    Args:
-        redrawn: the number of the call that returns other numbers, counted from 0; -1 for no call.
-    """
-
-    def __init__(self, redrawn: int) -> None:
-        self.redrawn, self.count = redrawn, 0
-
-    @contextlib.contextmanager
-    def replace(self, config: Config) -> Iterator[None]:
-        """Replace NumPy's functions that create generators, in NumPy and in the module of a
-        plugin."""
-        creators = (np.random.default_rng, np.random.RandomState)
-        namespaces = [vars(np.random)]
-        if (task := PLUGIN_TASKS.get(type(config.data))) is not None:
-            namespaces.append(task.generate.__globals__)
-        places = [
-            (namespace, name, value) for namespace in namespaces
-            for name, value in namespace.items() if any(value is each for each in creators)
-        ]  # fmt: skip
-        for namespace, name, create in places:
-
-            def replacement(*a: Any, create: Any = create, **k: Any) -> _Generator:
-                return _Generator(create(*a, **k), self)
-
-            if isinstance(create, type):  # NumPy itself uses the class in isinstance
-                new = staticmethod(lambda cls, *a, f=replacement, **k: f(*a, **k))
-                namespace[name] = type(name, (create,), {"__new__": new})
-            else:
-                namespace[name] = replacement
-        try:
-            yield
-        finally:
-            self.redrawn = -1  # a task may have stored a generator
-            for namespace, name, create in places:
-                namespace[name] = create
-
-
-class _Generator:
-    """A generator of NumPy that counts its calls, and returns other numbers in one of them. Later
-    calls return the same numbers as without the change."""
-
-    def __init__(self, generator: Any, calls: _GeneratorCalls) -> None:
-        self._generator, self._calls = generator, calls
-
-    def __getattr__(self, name: str) -> Any:
-        generator, calls = self._generator, self._calls
-        found = getattr(generator, name)
-        if not callable(found):
-            return found
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            calls.count += 1
-            if calls.count - 1 != calls.redrawn:
-                return found(*arguments, **options)
-            other = copy.deepcopy(generator)
-            for method in (found, getattr(other, name)):
-                method(*arguments, **options)
-            return getattr(other, name)(*arguments, **options)
-
-        return call
-
-
-def _check_draws(config: Config) -> str:
-    """Replace the numbers of each call of a random generator. If the source stays the same, the
-    numbers are noise, so the ideal forecast must also stay the same.
-
-    The check sees generators that the task creates with `np.random.default_rng` or
-    `np.random.RandomState`, and separates only numbers from different calls.
-    """
-    calls = _GeneratorCalls(-1)
-    try:
-        with calls.replace(config):
-            before = sequences_of(config, FEWER)
-    except CheckFailedError:  # the task does not accept the replaced generators
-        calls.count = 0
-    if not calls.count:
-        return "the check found no random generator of NumPy"
-    noisy, count = 0, min(calls.count, MAX_DRAWS)
-    for k in range(count):
-        with _GeneratorCalls(k).replace(config):
-            after = sequences_of(config, FEWER)
-        if not (
-            np.array_equal(after.source, before.source)
-            and np.array_equal(after.source_lengths, before.source_lengths)
-            and after.target.shape == before.target.shape
-        ):
-            continue
-        noisy += 1
-        assert before.ideal is not None and after.ideal is not None
-        both = (before.target_keep & after.target_keep)[..., None]
-        change = np.abs(np.where(both, after.ideal - before.ideal, 0.0))
-        if change.max() > ROUNDING:
-            n, t, _ = np.unravel_index(int(change.argmax()), change.shape)
+        part = sequences_of(config.model_copy(update={"data": quiet}))
+        if part.ideal is None:
             raise CheckFailedError(
-                f"If call {k + 1} of a random generator returns other numbers, the source stays the"
-                f" same, and `ideal` changes by up to {change.max():.3g} (sequence {n + 1}, step"
-                f" {t + 1}): `ideal` contains noise. No forecast from the source can know these"
-                " numbers."
+                "With noise: 0, the task returns no `ideal`. Return `ideal`, the target without"
+                " noise, for every value of `noise`."
             )
-    return f"independent of {noisy} of {count} draws, which leave the source unchanged"
+        difference = np.abs(np.where(part.target_keep[..., None], part.ideal - part.target, 0.0))
+        if difference.max() > 1e-12:
+            n, t, _ = np.unravel_index(int(difference.argmax()), difference.shape)
+            raise CheckFailedError(
+                f"Without noise, `ideal` differs from the target by up to {difference.max():.3g}"
+                f" (sequence {n + 1}, step {t + 1}). `ideal` is the best forecast without knowledge"
+                " of the noise."
+            )
+    return _check_noise(sequences_of(config, SAMPLE_COUNT))
 
 
 # --- the distribution of the noise ----------------------------------------------------------------

@@ -509,8 +509,6 @@ def write_search_results(study: optuna.Study, search: Search, path: Path) -> Tun
     if importance:
         figure = importance_figure(importance, f"{search.name}: importance of each key")
         atomic_write(path / IMPORTANCE, as_bytes(figure))
-    else:
-        (path / IMPORTANCE).unlink(missing_ok=True)  # earlier versions needed fewer trials
     return TuneResult(path, rows, importance, reason, dict(rows[0]["values"]))
 
 
