@@ -78,6 +78,9 @@ class Decoding:
         return f"beam of {self.beam}, length penalty {self.length_penalty:g}"
 
 
+GREEDY = Decoding()
+
+
 @dataclass(frozen=True)
 class Results:
     """The M best or sampled outputs of N sequences, the best first.
@@ -99,14 +102,14 @@ def decode(
     model: Seq2SeqModel, source: Tensor, source_lengths: Tensor | None, steps: int,
     decoding: Decoding, first: int = 0,
 ) -> Results:  # fmt: skip
-    """Find the outputs of N sequences by beam search or sampling.
+    """Find the outputs of N sequences.
 
     Args:
         model: the model of a single run.
         source: (N, S, F) sources.
         source_lengths: (N,) number of valid steps of each source; None if all steps are valid.
         steps: T, the largest number of decoder steps.
-        decoding: how to find them; not greedy.
+        decoding: how to find them.
         first: number of the first sequence among all sequences, from which the random numbers of
             samples are drawn.
 
@@ -117,9 +120,25 @@ def decode(
         raise UsageError(
             "Beam search and sampling need targets of symbols; those of this model are vectors."
         )
+    if decoding.is_greedy:
+        return _read_greedily(model, source, source_lengths, steps)
     if decoding.temperature is not None:
         return _sample(model, source, source_lengths, steps, decoding, first)
     return _beam_search(model, source, source_lengths, steps, decoding)
+
+
+@torch.inference_mode()
+def _read_greedily(
+    model: Seq2SeqModel, source: Tensor, source_lengths: Tensor | None, steps: int
+) -> Results:
+    outputs = model.forecast(
+        source, steps, source_lengths=source_lengths, with_attention=False
+    ).values
+    symbols = model.target_modality.read(outputs)
+    has_ended = ((symbols == END).cumsum(-2) - (symbols == END).long()) > 0
+    gained = log_probabilities(outputs).gather(-1, symbols).masked_fill(has_ended, 0)
+    log_probs = gained.sum(dim=(-2, -1)).unsqueeze(-1)
+    return Results(symbols.masked_fill(has_ended, PAD).mT, log_probs, log_probs)
 
 
 def force(

@@ -23,8 +23,9 @@ from seqattn.analysis.evaluation.forced_weights import (
 from seqattn.data import Sequences
 from seqattn.data.baselines import forecast_mse
 from seqattn.data.sequences import Floats
+from seqattn.errors import UsageError
 from seqattn.models import AttentionKind, AttentionMap, Seq2SeqModel, WeightSemantics
-from seqattn.models.decoding import force
+from seqattn.models.decoding import GREEDY, Decoding, decode, force
 from seqattn.runs import attention_arrays
 from seqattn.training.batches import batch_of, chunk_slices
 
@@ -96,6 +97,7 @@ def free_run(
     *,
     with_attention: bool = True,
     on_attention: AttentionCallback | None = None,
+    decoding: Decoding = GREEDY,
 ) -> FreeRunningForecast:
     """Forecast `steps` points of every sequence, in chunks of sequences.
 
@@ -108,6 +110,8 @@ def free_run(
             sequences need more memory than everything else in the result.
         on_attention: a function that is called with the attention weights of each chunk, even if
             `with_attention` is False.
+        decoding: how outputs of symbols are found. The forecast is the best result, and the
+            attention is that of a decoder that reads this result.
 
     Raises:
         DataError: if the model's linear skip connection has no weights for a source length.
@@ -119,6 +123,7 @@ def free_run(
     meaning: WeightSemantics = "distribution"
     chunks = forecast_chunks(
         model, part, steps, override, with_attention=with_attention or on_attention is not None,
+        decoding=decoding,
     )  # fmt: skip
     for chunk in chunks:
         values[chunk.places], meaning = chunk.values, chunk.meaning
@@ -161,6 +166,7 @@ def forecast_chunks(
     override: ForecastOverride | None = None,
     *,
     with_attention: bool,
+    decoding: Decoding = GREEDY,
 ) -> Iterator[ForecastChunk]:
     """Forecast `steps` points of every sequence, and yield the chunks in order; see `free_run`.
 
@@ -168,6 +174,11 @@ def forecast_chunks(
         DataError: see `free_run`.
         UsageError: see `free_run`.
     """
+    if override is not None and not decoding.is_greedy:
+        raise UsageError(
+            "Attention is replaced while the outputs are computed, which is only possible for"
+            " greedy decoding; leave out --beam and --temperature."
+        )
     if model.skip is not None:  # this check, unlike a check in the model, can name the sequence ids
         model.skip.check_steps(steps)
         model.skip.check_sources(part.source_lengths, part.ids)
@@ -176,15 +187,25 @@ def forecast_chunks(
     for places in chunk_slices(len(batch), sequences_per_chunk(batch.source_steps + steps)):
         chunk = batch.take(places)
         with torch.inference_mode():
-            forecast = model.forecast(
-                chunk.source, steps, source_lengths=chunk.source_lengths,
-                override=None if of_chunk is None else of_chunk(places, chunk.source.shape[-2]),
-                with_attention=with_attention,
-            )  # fmt: skip
+            if decoding.is_greedy:
+                forecast = model.forecast(
+                    chunk.source, steps, source_lengths=chunk.source_lengths,
+                    override=None if of_chunk is None else of_chunk(places, chunk.source.shape[-2]),
+                    with_attention=with_attention,
+                )  # fmt: skip
+                steps_read = model.target_modality.read(forecast.values)
+            else:
+                found = decode(
+                    model, chunk.source, chunk.source_lengths, steps, decoding, places.start
+                )
+                steps_read = found.symbols[:, 0].unsqueeze(-1)
+                forecast = force(
+                    model, chunk.source, chunk.source_lengths, steps_read,
+                    with_attention=with_attention,
+                )  # fmt: skip
             meaning, layers = _stack_layers(forecast.attention)
             if override is not None:
                 meaning = meaning_with(override, meaning)
-            steps_read = model.target_modality.read(forecast.values)
             missing = steps - steps_read.shape[-2]  # all sequences ended before the last step
             steps_read = torch.nn.functional.pad(steps_read, (0, 0, 0, missing))
             maps = {kind: _pad_map(kind, weights, missing) for kind, weights in layers.items()}

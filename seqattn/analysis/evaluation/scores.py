@@ -23,6 +23,7 @@ from seqattn.data.measures import VectorScores, scores_of
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
 from seqattn.data.sequences import Floats, valid_mask
 from seqattn.models import Seq2SeqModel, WeightSemantics
+from seqattn.models.decoding import GREEDY, Decoding
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ def evaluate(
     references: ReferenceLosses,
     *,
     on_chunk: Callable[[ForecastChunk], None] | None = None,
+    decoding: Decoding = GREEDY,
 ) -> Evaluation:
     """Compute the errors of a model on sequences with known targets, in chunks of sequences.
 
@@ -123,13 +125,17 @@ def evaluate(
         part: the sequences.
         references: the reference losses of the sequences.
         on_chunk: a function that is called with each chunk of free-running forecasts.
+        decoding: how outputs of symbols are found.
     """
     metrics = _CrossAttentionMetrics(part)
     # Steps of the decoder are steps of the target only if the decoder reads the target itself.
     is_forced = not model.target_modality.is_scored_free_running
 
     def score_chunks() -> Iterator[tuple[slice, Floats]]:
-        chunks = forecast_chunks(model, part, part.target_steps, with_attention=True)
+        chunks = forecast_chunks(
+            model, part, part.target_steps, with_attention=not is_forced or on_chunk is not None,
+            decoding=decoding,
+        )  # fmt: skip
         for chunk in chunks:
             if on_chunk is not None:
                 on_chunk(chunk)
