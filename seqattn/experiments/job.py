@@ -1,5 +1,5 @@
-"""The job, which describes the training of one run, its starting point, and the callbacks and launch
-settings of the training."""
+"""The job, which describes the training of one run, its starting point, and the callbacks and the
+launch settings of the training."""
 
 from __future__ import annotations
 
