@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 
 import yaml
@@ -34,4 +33,4 @@ def write_divergence(folder: RunFolder, epochs: int, words: str, **more: object)
     config = yaml.safe_load(folder.config.read_text())
     summary = {"name": config["name"], "seed": config["seed"], "epochs": epochs,
                "test_loss": None, "diverged": words, **more}  # fmt: skip
-    folder.summary.write_text(json.dumps(summary))
+    folder.write_summary(summary)

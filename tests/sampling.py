@@ -68,7 +68,6 @@ SAMPLED: dict[str, int] = {
     "export/test_normalized.py::test_graphs_normalize_each_source": 3,
     "export/test_skip_export.py::test_graphs_say_network_plus_skip": 4,
     "faults/test_faults.py::test_a_fault": 5,
-    "faults/test_faults.py::test_a_planted_mistake_is_noticed": 7,
     "many/test_process_group.py::test_torchrun_starts_again_where_a_lost_process_left": NEVER,
     "many/test_ray.py::test_a_node_that_is_killed_loses_nothing": NEVER,
     "many/test_ray_stopped.py::test_a_signal_ends_it_with_its_exit_code_and_no_stack": NEVER,

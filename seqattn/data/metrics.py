@@ -229,8 +229,8 @@ class Errors:
 def metrics_as_plain(
     in_sample: InSample, notes: Sequence[str], errors: Mapping[str, Errors]
 ) -> dict[str, Any]:
-    """Return the value of the key `metrics` in `summary.json`. The class
-    `seqattn.runs.json_files.Metrics` documents this value.
+    """Return the value of the key `metrics` in `summary.json`. A missing number is
+    None, and `mase_undefined` then contains the reason.
 
     Args:
         in_sample: statistics of the training series.

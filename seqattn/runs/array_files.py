@@ -1,5 +1,5 @@
-"""Functions that build the arrays of `attention.npz`, read and check the NPZ files of a run folder,
-and write the titles of their sequences.
+"""Functions that build the arrays of `attention.npz`, read the NPZ files of a run folder, and write
+the titles of their sequences.
 
 In shapes, N is the number of sequences, L the number of layers, A the number of heads, T the number
 of target steps, S the number of source steps, and F the number of features.
@@ -7,9 +7,9 @@ of target steps, S the number of source steps, and F the number of features.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from seqattn.errors import CheckpointError
 from seqattn.runs.storage import read_arrays
 
 Arrays = dict[str, NDArray[Any]]
-Meaning = Literal["distribution", "partial", "strength"]
 
 PER_SEQUENCE = frozenset({
     "source", "target", "forecast", "weights", "encoder_self", "decoder_self", "ids", "labels",
@@ -26,6 +25,8 @@ PER_SEQUENCE = frozenset({
     "source_observed",
 })  # fmt: skip
 """The names of the arrays whose first axis is the axis of sequences."""
+SEQUENCES = ("ids", "source_lengths", "target_lengths")
+"""The names of the arrays that each file with sequences has."""
 MAX_ID_LETTERS = 20
 
 
@@ -130,23 +131,10 @@ def read_predictions(path: Path, max_rows: int | None = None) -> Arrays:
     Returns:
         the arrays by name, such as `source` (N, S, F), `target` and `forecast` (N, T, G) with G
             target features, the ids, the labels and the lengths.
-
-    Raises:
-        CheckpointError: if the file is missing, or is not a predictions file.
     """
-    arrays = _CheckedArrays(path, max_rows)
-    N, S, F = arrays.check_floats("source", None, None, None)
-    _, T, outputs = arrays.check_floats("target", N, None, None)
-    arrays.check_floats("forecast", N, T, outputs)
-    arrays.check_texts("features", F)
-    arrays.check_texts("said", outputs)  # the target features
-    arrays.check_sequences(N, S, T, labels=True)
-    arrays.check_times(N, S, T)
-    if "source_observed" in arrays.arrays:  # only if source cells were filled
-        observed = arrays.check_shape("source_observed", (N, S, F))
-        if observed.dtype.kind != "b":
-            raise arrays.error("source_observed", f"expected booleans, got {observed.dtype}")
-    return arrays.arrays
+    return _read_with(
+        path, ("source", "target", "forecast", "features", "said", "labels", *SEQUENCES), max_rows
+    )
 
 
 def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
@@ -157,14 +145,7 @@ def read_attention(path: Path, max_rows: int | None = None) -> Arrays:
             (N, T) if it is known. The file of a Transformer also has `encoder_self` (N, L, A, S, S)
             and `decoder_self` (N, L, A, T, T).
     """
-    arrays = _CheckedArrays(path, max_rows)
-    N, _, _, T, S = arrays.check_floats("weights", None, None, None, None, None)
-    for key, size in (("encoder_self", S), ("decoder_self", T)):
-        if key in arrays.arrays:
-            arrays.check_floats(key, N, None, None, size, size)
-    arrays.check_sequences(N, S, T)
-    arrays.check_attention(N, T, S)
-    return arrays.arrays
+    return _read_with(path, ("weights", "meaning", *SEQUENCES), max_rows)
 
 
 def read_matching_attention(predictions: Path, path: Path, max_rows: int | None = None) -> Arrays:
@@ -176,9 +157,7 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
     attention = read_attention(path, max_rows)
     if not predictions.exists():
         return attention
-    arrays = _CheckedArrays(predictions, names={"ids"})
-    arrays.check_texts("ids", arrays["ids"].size)
-    ids = arrays["ids"], attention["ids"]
+    ids = read_arrays(predictions, names={"ids"})["ids"], attention["ids"]
     rows = None if max_rows is None else min(map(len, ids))
     if not np.array_equal(ids[0][:rows], ids[1][:rows]):
         raise CheckpointError(
@@ -190,10 +169,9 @@ def read_matching_attention(predictions: Path, path: Path, max_rows: int | None 
 
 def read_lengths(path: Path) -> list[tuple[int, int]]:
     """Read the source and target length of each sequence in `attention.npz`, and no other array."""
-    arrays = _CheckedArrays(path, names={"source_lengths", "target_lengths"})
-    N = arrays["source_lengths"].size
-    source, target = (arrays.check_ints(f"{side}_lengths", (N,)) for side in ("source", "target"))
-    return list(zip(source.tolist(), target.tolist(), strict=True))
+    arrays = read_arrays(path, names={"source_lengths", "target_lengths"})
+    pairs = zip(arrays["source_lengths"].tolist(), arrays["target_lengths"].tolist(), strict=True)
+    return list(pairs)
 
 
 def read_film(path: Path) -> Arrays:
@@ -203,12 +181,7 @@ def read_film(path: Path) -> Arrays:
         the arrays by name, such as `weights` (E, P, L, A, T, S) of P probe sequences at E epochs,
             `epochs` (E,), the ids, the labels and the lengths.
     """
-    arrays = _CheckedArrays(path)
-    frames, P, _, _, T, S = arrays.check_floats("weights", None, None, None, None, None, None)
-    arrays.check_epochs(frames)
-    arrays.check_sequences(P, S, T, labels=True)
-    arrays.check_attention(P, T, S)
-    return arrays.arrays
+    return _read_with(path, ("weights", "epochs", "meaning", "labels", *SEQUENCES))
 
 
 def read_parameter_history(path: Path) -> Arrays:
@@ -219,122 +192,29 @@ def read_parameter_history(path: Path) -> Arrays:
             and the `names` (K,) and `shapes` (K, D) of K tensors. A row of `parameters` contains
             the values of these tensors one after another. A shape with fewer than D axes is padded
             with -1 at the end.
+    """
+    return _read_with(path, ("parameters", "epochs", "names", "shapes"))
+
+
+def _read_with(path: Path, needed: Sequence[str], max_rows: int | None = None) -> Arrays:
+    """Read an NPZ file, and check that it has the needed arrays. The checksums of the file show
+    damage, so the arrays themselves are not checked.
 
     Raises:
-        CheckpointError: if the file is missing, or is not a parameter history.
+        CheckpointError: if the file cannot be read, or lacks an array.
     """
-    arrays = _CheckedArrays(path)
-    E, P = arrays.check_floats("parameters", None, None)
-    if not np.isfinite(arrays["parameters"]).all():
-        raise arrays.error("parameters", "expected finite numbers")
-    arrays.check_epochs(E)
-    K, shapes = arrays["names"].size, arrays["shapes"]
-    arrays.check_texts("names", K)
-    arrays.check_ints("shapes", (K, shapes.shape[1] if shapes.ndim == 2 else 1))
-    numbers = sum(int(np.prod(row[row >= 0])) for row in shapes)
-    if numbers != P:
-        raise arrays.error("shapes", f"have {numbers:,} numbers, but parameters have {P:,}")
-    return arrays.arrays
-
-
-class _CheckedArrays:
-    """The arrays of an NPZ file, and methods that check them. If a check fails, the error names the
-    file and the array."""
-
-    def __init__(
-        self, path: Path, max_rows: int | None = None, names: Collection[str] | None = None
-    ) -> None:
-        self.path, self.arrays = path, read_arrays(path, max_rows, names)
-        if max_rows is None or "ids" not in self.arrays:
-            return
-        # Only large arrays were read in part; the others are truncated to the same rows.
-        rows = min((len(array) for array in self.arrays.values() if array.ndim >= 3), default=0)
-        if rows < len(self["ids"]):
-            for key in PER_SEQUENCE & self.arrays.keys():
-                self.arrays[key] = self.arrays[key][:rows]
-
-    def __getitem__(self, key: str) -> NDArray[Any]:
-        if key not in self.arrays:
-            raise self.error(key, "is missing")
-        return self.arrays[key]
-
-    def error(self, key: str, reason: str) -> CheckpointError:
-        return CheckpointError(
-            f"{self.path}: {key}: {reason}. The file is damaged, or was not written by seqattn."
-            " Train again (--overwrite) to write it."
+    arrays = read_arrays(path, max_rows)
+    if missing := [key for key in needed if key not in arrays]:
+        raise CheckpointError(
+            f"{path}: {missing[0]}: is missing. The file was not written by seqattn. Train again"
+            " (--overwrite) to write it."
         )
-
-    def check_floats(self, key: str, *sizes: int | None) -> tuple[int, ...]:
-        """Check that an array contains floating-point numbers and has no empty axis. Return the
-        shape of the array.
-
-        Args:
-            sizes: the expected size of each axis; None accepts any positive size.
-        """
-        array = self[key]
-        if array.dtype.kind != "f" or array.ndim != len(sizes) or 0 in array.shape:
-            raise self.error(key, f"expected floating-point numbers with {len(sizes)} axes, got"
-                             f" {array.dtype} of shape {array.shape}")  # fmt: skip
-        known = zip(sizes, array.shape, strict=True)
-        return self.check_shape(key, tuple(n if size is None else size for size, n in known)).shape
-
-    def check_shape(self, key: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        array = self[key]
-        if array.shape != shape:
-            raise self.error(key, f"expected shape {shape}, got {array.shape}")
-        return array
-
-    def check_ints(self, key: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        array = self.check_shape(key, shape)
-        if array.dtype.kind not in "iu":
-            raise self.error(key, f"expected integers, got {array.dtype}")
-        return array
-
-    def check_epochs(self, frames: int) -> None:
-        """Check that `epochs` contains `frames` non-negative, increasing integers."""
-        epochs = self.check_ints("epochs", (frames,))
-        if (epochs < 0).any() or (np.diff(epochs) <= 0).any():
-            raise self.error("epochs", "expected increasing epochs")
-
-    def check_texts(self, key: str, *lengths: int) -> None:
-        array = self[key]
-        if array.dtype.kind != "U" or array.ndim != 1 or len(array) not in lengths:
-            raise self.error(key, f"expected {lengths[0]:,} texts, got {array.dtype} of shape"
-                             f" {array.shape}")  # fmt: skip
-
-    def check_sequences(self, N: int, S: int, T: int, *, labels: bool = False) -> None:
-        """Check the ids and the lengths of N sequences, and the labels if `labels` is True. A
-        source has 1 to S steps, and a target has 1 to T steps."""
-        self.check_texts("ids", N)
-        if labels:
-            self.check_texts("labels", N, 0)
-        for key, limit in (("source_lengths", S), ("target_lengths", T)):
-            lengths = self.check_ints(key, (N,))
-            if (lengths < 1).any() or (lengths > limit).any():
-                raise self.error(key, f"expected lengths of 1 to {limit}, got"
-                                 f" {int(lengths.min())} to {int(lengths.max())}")  # fmt: skip
-
-    def check_times(self, N: int, S: int, T: int) -> None:
-        """Check the shapes and types of the times of the source and target steps, if the file has
-        times."""
-        sides = {"source_times": (N, S), "target_times": (N, T)}
-        if sides.keys().isdisjoint(self.arrays):
-            return
-        kinds = {self[key].dtype.kind for key in sides}
-        for key, shape in sides.items():
-            if self[key].shape != shape or kinds not in ({"M"}, {"f"}):
-                raise self.error(key, f"expected dates or numbers {shape}, got"
-                                 f" {self[key].dtype} {self[key].shape}")  # fmt: skip
-
-    def check_attention(self, N: int, T: int, S: int) -> None:
-        """Check the alignment, and the meaning of the weights."""
-        meaning = self["meaning"]
-        if meaning.ndim != 0 or str(meaning) not in get_args(Meaning):
-            raise self.error("meaning", f"expected one of {', '.join(get_args(Meaning))}")
-        if "alignment" in self.arrays:
-            steps = self.check_ints("alignment", (N, T))
-            if (steps < -1).any() or (steps >= S).any():
-                raise self.error("alignment", f"expected source steps below {S}, or -1")
+    if max_rows is not None and "ids" in arrays:
+        # Only large arrays were read in part; the others are truncated to the same rows.
+        rows = min((len(array) for array in arrays.values() if array.ndim >= 3), default=0)
+        for key in PER_SEQUENCE & arrays.keys() if rows < len(arrays["ids"]) else ():
+            arrays[key] = arrays[key][:rows]
+    return arrays
 
 
 def sequence_titles(arrays: Mapping[str, NDArray[Any]], split: str = "test") -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from seqattn.config.comparing import plan_comparison
 from seqattn.errors import CheckpointError
 from seqattn.experiments import Callbacks
 from seqattn.experiments.compare import run_comparison
+from seqattn.runs import RunFolder
 from tests.analysis.test_diverged_seeds import diverge
 from tests.conftest import Ended
 
@@ -187,11 +187,8 @@ def test_where_all_seeds_diverged_no_picture_of_an_earlier_state_is_left(
     for variant in ("plain", "dot"):
         diverge(home, variant, [3, 4, 5])
         for seed in (3, 4, 5):
-            summary = home / f"{variant}/seed-{seed}/summary.json"
-            changed_summary = json.loads(summary.read_text()) | {
-                "diverged_at": {"epoch": 2, "step": 1}
-            }
-            summary.write_text(json.dumps(changed_summary))
+            folder = RunFolder(home / f"{variant}/seed-{seed}")
+            folder.write_summary({**folder.read_summary(), "diverged_at": {"epoch": 2, "step": 1}})
     done = seqattn("compare", config(tmp_path))
     assert done.code == 0, done.err
     assert not [name for name in PICTURES if (home / name).exists()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,12 @@ def folder(request: pytest.FixtureRequest, attention_run: Path, tmp_path: Path) 
     shutil.copytree(attention_run, tmp_path / "mine")
     found = RunFolder(tmp_path / "mine")
     if request.param == "diverged":
-        found.summary.write_text(json.dumps(DIVERGED))
+        found.write_summary(DIVERGED)
     return found
 
 
 def rewrite(folder: RunFolder, **changed: Any) -> None:
-    folder.summary.write_text(json.dumps(folder.read_summary() | changed))
+    folder.write_summary(folder.read_summary() | changed)
 
 
 def test_how_a_run_ended_is_read_back(folder: RunFolder) -> None:

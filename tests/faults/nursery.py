@@ -40,7 +40,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT
-from tests.faults.planted import VARIABLE, plant
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,7 @@ class Nursery:
 
     def start(self, words: list[str], cwd: Path, plan: dict[str, Any] | None = None) -> int:
         """Begin a command; returns the child's number."""
-        mistake = os.environ.get(VARIABLE)
-        found: int = self._ask(words=words, cwd=str(cwd), plan=plan or {}, mistake=mistake)
+        found: int = self._ask(words=words, cwd=str(cwd), plan=plan or {})
         return found
 
     def wait(self, child: int) -> Ended:
@@ -158,7 +156,6 @@ def _become(asked: dict[str, Any], stderr_fd: int) -> None:
             _enter_terminal(asked["plan"]["terminal"])
         os.chdir(asked["cwd"])
         sys.argv = ["seqattn", *asked["words"]]
-        plant(asked["mistake"])
         os.environ.update(asked["plan"].get("env", {}))
         _plan(asked["plan"])
         module, _, name = asked["plan"].get("function", "seqattn.cli:main").partition(":")

@@ -9,13 +9,10 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.faults import (
-    NoticedError,
     Tally,
     configs,
     disk,
@@ -29,7 +26,6 @@ from tests.faults import (
     states,
 )
 from tests.faults.nursery import Nursery
-from tests.faults.planted import VARIABLE
 
 SHORT: dict[str, Callable[[], Tally]] = {
     "killed": lambda: processes.killed(1),
@@ -86,36 +82,6 @@ def test_a_fault(name: str, capsys: pytest.CaptureFixture[str]) -> None:
             print(f" [{tally.skipped}]", end="")
 
 
-@pytest.mark.parametrize(
-    ("mistake", "fault"),
-    [
-        ("in_place", lambda: processes.killed(60)),
-        ("silent", lambda: processes.failing([3])),
-        ("silent", lambda: disk.full(6, step=5)),
-        ("deaf", lambda: processes.stop_signals(1)),
-        ("clears", lambda: processes.overwritten({("kill", "write"): [4]})),
-        ("no_lock", lambda: processes.two_at_once(3)),
-        ("colours", lambda: environment.environments(every=17)),
-        ("hangs_up", lambda: environment.closed(every=8)),
-        ("unchecked", lambda: outputs.onto_inputs(("sample",))),
-        ("replaces", lambda: outputs.special(("schema",))),
-        ("half", lambda: outputs.failing(("schema",))),
-        ("half", lambda: outputs.killed(("schema",))),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_planted_mistake_is_noticed(
-    mistake: str, fault: Callable[[], Tally], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, mistake)
-    door = [*processes.DOOR[:-1], "tests.faults.planted"]
-    monkeypatch.setattr(processes, "DOOR", door)
-    monkeypatch.setattr(Tally, "planted", True)
-    monkeypatch.setattr(environment, "COMMAND", [*door, *processes.TRAIN])
-    with pytest.raises(NoticedError):
-        fault()
-
-
 def test_a_second_signal_leaves_at_once_and_files_are_whole() -> None:
     tally = Tally()
     with processes.nurtured() as (nursery, home):
@@ -147,51 +113,3 @@ def test_a_reader_sees_whole_files_while_they_are_written() -> None:
         assert nursery.wait(child).code == 0
         assert len(epochs) > 5
         assert len(set(epochs)) > 1
-
-
-def noticed(fault: Callable[[], Tally]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tally, "planted", True)
-        with pytest.raises(NoticedError):
-            fault()
-
-
-def passes(*_: Any, **__: Any) -> None:
-    """What a check would be that checks nothing."""
-
-
-def test_mistakes_in_this_process_are_noticed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from seqattn.config import draft, mistakes
-    from seqattn.runs import checkpoint_file, checksummed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checksummed, "_check_checksum", passes)
-        noticed(lambda: files.flipped(200))
-    with monkeypatch.context() as patch:
-        real, found = checkpoint_file.load_checksummed, list[Any]()
-
-        def once(path: Any, newest: int) -> Any:
-            if not found:
-                found.append(real(path.with_name("last.safetensors"), newest))
-            return found[0]
-
-        file, _ = files.a_checkpoint(tmp_path)
-        once(file, checkpoint_file.VERSION)
-        patch.setattr(checkpoint_file, "load_checksummed", once)
-        noticed(lambda: files.cut(every=40))
-    with monkeypatch.context() as patch:
-        patch.setattr(mistakes, "nearest", lambda word, known: None)
-        assert configs.misspelt(every=6).failures  # a rate, known at the end
-    with monkeypatch.context() as patch:
-        patch.setattr(draft, "count_mistakes", lambda n: 1 / 0)
-        noticed(lambda: configs.wrong_types(every=40))
-        noticed(configs.yaml)
-    with monkeypatch.context() as patch:
-        import pickle
-
-        patch.setattr(files, "reader_of", lambda name: lambda path: pickle.loads(path.read_bytes()))
-        patch.setattr(Tally, "planted", True)
-        with pytest.raises(NoticedError, match="it was run"):
-            files.payloads()

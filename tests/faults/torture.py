@@ -259,9 +259,8 @@ fault. The column "tried" contains the number of attempts to inject the fault. I
 example because mounting a disk needs root, the attempt counts as skipped. If the command ends before the fault can take
 effect, the attempt still counts, and the same result is required.
 
-Each fault has a function that injects the fault and checks the result. For most of these functions, the test suite also
-inserts a deliberate mistake into seqattn, which the function must detect (`tests/faults/test_faults.py`). The same test
-file also injects most of the faults a small number of times.
+Each fault has a function that injects the fault and checks the result. The test suite also injects most of the faults
+a small number of times (`tests/faults/test_faults.py`).
 
 The column "worst time" contains the duration of the longest attempt, from the start of the command to the end of the
 check, and the column "worst memory" contains the highest memory of any attempt. The memory is that of seqattn's own

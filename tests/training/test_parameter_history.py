@@ -161,20 +161,8 @@ def test_runs_that_end_early_leave_the_histories_of_the_others(tmp_path: Path) -
         assert arrays["epochs"].tolist() == list(range(0, end + 1, 2))
 
 
-@pytest.mark.parametrize(
-    "break_it",
-    [
-        lambda file: file.write_bytes(b"broken"),
-        lambda file: write_arrays(file, {**read_arrays(file), "names": np.array(["other"])}),
-        lambda file: write_arrays(
-            file, {**read_arrays(file), "parameters": read_arrays(file)["parameters"][:, 1:]}
-        ),
-    ],
-)
-def test_an_unreadable_file_is_logged_and_replaced(
-    break_it: Callable[[Path], None], mine: RunFolder
-) -> None:
-    break_it(mine.parameter_history)
+def test_an_unreadable_file_is_logged_and_replaced(mine: RunFolder) -> None:
+    mine.parameter_history.write_bytes(b"broken")
     trained(mine.path.parent, "training.epochs=8", resume=True)
     assert "earlier parameters are lost: " in mine.log.read_text()
     assert mine.read_parameter_history()["epochs"].tolist() == [6, 8]
@@ -256,21 +244,10 @@ def test_parameters_beyond_the_budget_are_not_kept(
 # --- reading --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"epochs": np.array([0, 4, 2, 6])}, "epochs: expected increasing epochs"),
-        ({"parameters": np.zeros((4, 3), dtype=np.float32)}, "shapes: have"),
-        ({"names": np.array(["a"])}, "shapes: expected shape"),
-        ({"shapes": None}, "shapes: is missing"),
-    ],
-)
-def test_a_file_that_cannot_be_right(change: dict[str, Any], message: str, mine: RunFolder) -> None:
-    arrays = {**read_arrays(mine.parameter_history), **change}
-    write_arrays(
-        mine.parameter_history, {key: each for key, each in arrays.items() if each is not None}
-    )
-    with pytest.raises(CheckpointError, match=rf"parameter_history\.npz: {message}"):
+def test_a_file_without_an_array_is_refused(mine: RunFolder) -> None:
+    arrays = read_arrays(mine.parameter_history)
+    write_arrays(mine.parameter_history, {"epochs": arrays["epochs"]})
+    with pytest.raises(CheckpointError, match=r"parameter_history\.npz: parameters: is missing"):
         mine.read_parameter_history()
 
 

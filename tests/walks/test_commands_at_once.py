@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults import NoticedError, Tally, at_once
+from tests.faults import at_once
 from tests.faults.nursery import Nursery
-from tests.faults.planted import VARIABLE
 
 GROUPS = [("train",), ("seeds", "other", "report"), ("compare",), ("tune",)]
 
@@ -30,13 +29,3 @@ def test_commands_begun_at_once(verbs: tuple[str, ...], nursery: Nursery) -> Non
     tally = at_once.pairs(at_once.beginning_with(*verbs), nursery=nursery)
     assert not tally.failures, "\n".join(tally.failures)
     assert tally.tried == len(at_once.beginning_with(*verbs))
-
-
-def test_a_product_without_locks_is_noticed(
-    nursery: Nursery, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, "no_lock")
-    monkeypatch.setattr(Tally, "planted", True)
-    others = [pair for pair in at_once.PAIRS if pair.second == "compare others"]
-    with pytest.raises(NoticedError):
-        at_once.pairs(others, (0.0, 0.01, 0.05), nursery)
