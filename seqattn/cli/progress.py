@@ -168,8 +168,7 @@ class PanelDisplay(Display):
             record = self.record
             floor = self.facts.get("noise_floor")
             lines.append(
-                f"training {record.train_loss:.4f}  validation {record.validation_loss:.4f} free"
-                f" running, {record.validation_loss_teacher_forced:.4f} teacher-forced"
+                f"training {record.train_loss:.4f}  validation {_describe_validation(record)}"
                 + (f"  floor {floor:.4f}" if floor is not None else "")
             )
             rate = f"learning rate {record.learning_rate:.3g}  "
@@ -202,7 +201,15 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 def _format_losses(record: EpochRecord) -> str:
-    return f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
+    loss = f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
+    return loss if record.exact_match is None else f"{loss}, exact {record.exact_match:.1%}"
+
+
+def _describe_validation(record: EpochRecord) -> str:
+    if record.exact_match is not None:
+        return f"{record.validation_loss:.4f} teacher-forced, exact {record.exact_match:.1%}"
+    forced = record.validation_loss_teacher_forced
+    return f"{record.validation_loss:.4f} free running, {forced:.4f} teacher-forced"
 
 
 def _format_duration(seconds: float) -> str:

@@ -88,6 +88,17 @@ class DataSpec:
         return self.source, self.target
 
     @property
+    def tokens(self) -> tuple[Tokens, Tokens]:
+        """The source space and the target space, if steps are symbols on both sides.
+
+        Raises:
+            UsageError: if they are not.
+        """
+        if not (isinstance(self.source, Tokens) and isinstance(self.target, Tokens)):
+            raise UsageError("The model was not trained on symbols, so it cannot read text.")
+        return self.source, self.target
+
+    @property
     def is_identity(self) -> bool:
         """Whether a model reads and writes the user's values themselves."""
         return self.source.is_identity and self.target.is_identity
