@@ -9,6 +9,7 @@ import pty
 import re
 import shutil
 import sys
+import termios
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -564,6 +565,7 @@ def test_a_board_has_every_epoch_once_after_a_stop(tmp_path: Path) -> None:
 def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
     child, terminal = pty.fork()
     if child == 0:
+        termios.tcsetwinsize(0, (24, 100))
         os.chdir(tmp_path)
         words = [
             "train",
@@ -574,7 +576,7 @@ def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
             "none",
         ]
         os.execve(sys.executable, [sys.executable, "-m", "seqattn", *words],
-                  {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "TQDM_NCOLS": "99"})  # fmt: skip
+                  {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"})  # fmt: skip
     received = b""
     while True:
         try:
