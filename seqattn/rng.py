@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 StreamName = Literal["init", "shuffle", "coins", "dropout", "sampling", "data", "split",
-                     "sample"]  # fmt: skip
+                     "sample", "decoding", "feedback"]  # fmt: skip
 
 
 def rng_for(seed: int, name: StreamName, position: int | str) -> np.random.RandomState:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_type_hints
 
 import typer
 
@@ -27,6 +27,9 @@ from seqattn.cli.completion import (
     complete_run,
 )
 from seqattn.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqattn.models.decoding import Decoding
 
 RunArgument = Annotated[
     Path,
@@ -63,6 +66,43 @@ StepCount = Annotated[int | None, typer.Option(
     "--steps", metavar="N", min=1, max=100_000, help="Number of steps to forecast.",
     show_default="target length of the training data",
 )]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DecodingOptions:
+    """The options that say how outputs of symbols are found."""
+
+    heading: ClassVar = "Options for symbols"
+
+    beam: Annotated[int, typer.Option(
+        "--beam", metavar="B", min=1, max=1000,
+        help="Beam search that keeps the B most probable beginnings; 1: greedy.",
+    )] = 1  # fmt: skip
+    length_penalty: Annotated[float, typer.Option(
+        "--length-penalty", metavar="A", min=0, max=10,
+        help="With --beam, divide the log-probability by ((5 + length) / 6)^A.",
+    )] = 0.6  # fmt: skip
+    temperature: Annotated[float | None, typer.Option(
+        "--temperature", metavar="T", min=1e-3, max=1e3, show_default="no sampling",
+        help="Sample from the probabilities of the logits divided by T.",
+    )] = None  # fmt: skip
+    sampling_seed: Annotated[int, typer.Option(
+        "--sampling-seed", metavar="S", min=0, help="Seed of the samples."
+    )] = 0  # fmt: skip
+
+    def decoding(self, n_best: int = 1) -> Decoding:
+        """Return the values of the options.
+
+        Raises:
+            UsageError: if they contradict each other.
+        """
+        from seqattn.models.decoding import Decoding
+
+        return Decoding(
+            self.beam, self.length_penalty, n_best, self.temperature, self.sampling_seed
+        )
+
+
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -3,21 +3,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 import typer
 
 from seqattn.cli.argument_checks import example_slice, protected_files, require_attention
-from seqattn.cli.options import InputOptions, JsonFlag, RunArgument, StepCount, grouped_options
-from seqattn.cli.output import check_stdout, note, show
+from seqattn.cli.options import (
+    DecodingOptions,
+    InputOptions,
+    JsonFlag,
+    RunArgument,
+    StepCount,
+    grouped_options,
+)
+from seqattn.cli.output import check_stdout, note, show, write_data
 from seqattn.cli.result_tables import print_evaluation
 from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation.forced_weights import ForecastOverride
+    from seqattn.analysis.evaluation.texts import TextOutput
     from seqattn.cli.inputs import ForecastWriter
     from seqattn.data import Sequences
     from seqattn.training import LoadedModel
@@ -105,12 +113,44 @@ class ForecastOptions:
         return Path(name) if name else None
 
 
+@dataclass(frozen=True)
+class TextOptions(DecodingOptions):
+    """The options for the outputs of a model that was trained on symbols."""
+
+    n_best: Annotated[int, typer.Option(
+        "--n-best", metavar="M", min=1, max=1000,
+        help="Number of outputs of each line, after the number of the line and a tab.",
+    )] = 1  # fmt: skip
+    scores: Annotated[bool, typer.Option(
+        "--scores", help="Write the score and a tab before each output."
+    )] = False  # fmt: skip
+    alignment: Annotated[Literal["pharaoh"] | None, typer.Option(
+        "--alignment", show_default="none",
+        help="Write a tab and the source symbol with the largest weight for each output symbol:"
+        " 0-0 1-2.",
+    )] = None  # fmt: skip
+    forced: Annotated[Path | None, typer.Option(
+        "--forced", metavar="FILE", show_default="none",
+        help="Let the decoder read these outputs, one for each line, instead of its own.",
+    )] = None  # fmt: skip
+    interactive: Annotated[bool, typer.Option(
+        "--interactive", help="Answer each line, with a heatmap of the attention."
+    )] = False  # fmt: skip
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the options that are not at their defaults."""
+        return [f"--{one.name.replace('_', '-')}" for one in fields(self)
+                if getattr(self, one.name) != one.default]  # fmt: skip
+
+
 @grouped_options
 def predict(
     run: RunArgument,
     source: InputOptions,
     options: ForecastOptions,
     files: ForecastFiles,
+    texts: TextOptions,
 ) -> None:
     """Forecast sequences, or translate lines of text.
 
@@ -146,8 +186,15 @@ def predict(
     if files.attention is not None or override is not None:
         require_attention(run, trained.config.model)
     if trained.spec.target.symbols and options.example is None:
-        _predict_lines(trained, input_file, files, options)
+        _predict_lines(trained, input_file, files, options, texts)
         return
+    if texts.given:
+        raise UsageError(
+            f"{texts.given[0]}: applies to lines of text, which a model reads that was trained on"
+            " symbols; leave out --example."
+            if trained.spec.target.symbols
+            else f"{texts.given[0]}: applies to models of symbols; {run} was trained on vectors."
+        )
     steps = options.steps or trained.spec.target_length
     if input_file is not None:
         reader = inputs.input_reader(trained, source.reading)
@@ -165,9 +212,10 @@ def predict(
 
 
 def _predict_lines(
-    trained: LoadedModel, input_file: Path | None, files: ForecastFiles, options: ForecastOptions
-) -> None:
-    """Write the output for each line of a file or of standard input.
+    trained: LoadedModel, input_file: Path | None, files: ForecastFiles, options: ForecastOptions,
+    texts: TextOptions,
+) -> None:  # fmt: skip
+    """Write the outputs for each line of a file or of standard input.
 
     Raises:
         UsageError: if an option applies to sequences of vectors only.
@@ -180,26 +228,59 @@ def _predict_lines(
     if files.form or files.attention or options.attention_override:
         raise UsageError(
             "--format, --attention and --attention-override apply to sequences of vectors; a model"
-            " of symbols writes one line of text for each line that it reads."
+            " of symbols writes lines of text. plot-attention and --interactive show its weights."
         )
+    has_attention = trained.config.model.has_attention
+    if texts.alignment and not has_attention:
+        raise UsageError("--alignment pharaoh: the model has no attention.")
     is_pipe = input_file is None or str(input_file) == "-"
     name = "standard input" if is_pipe else str(input_file)
     at_once = LINES_AT_ONCE
-    if is_pipe and sys.stdin.isatty():
+    if is_pipe and (texts.interactive or sys.stdin.isatty()):
         at_once = 1  # each line is answered when it is typed
         note("Type a line and press Enter; end with Ctrl+D.")
+    decoding = texts.decoding(texts.n_best)
+    lines = sys.stdin if is_pipe else _lines_of(Path(name))
+    forced = None if texts.forced is None else _lines_of(texts.forced)
+    with_weights = texts.alignment is not None or (texts.interactive and has_attention)
     try:
-        lines = sys.stdin if is_pipe else Path(name).read_text(encoding="utf-8").splitlines()
-        outputs = translate(trained, lines, options.steps, note, name=name, at_once=at_once)
+        outputs = translate(
+            trained, lines, options.steps, note, decoding=decoding, forced=forced,
+            with_attention=with_weights, name=name, at_once=at_once,
+        )  # fmt: skip
         if files.path is not None:
-            write_output(files.path, "".join(f"{line}\n" for line in outputs).encode())
+            written = "".join(f"{_line_of(one, texts)}\n" for one in outputs)
+            write_output(files.path, written.encode())
             return
-        for line in outputs:
-            show(line)
-    except OSError as error:
-        raise DataError(f"{name}: {error.strerror}.") from None
+        for one in outputs:
+            write_data(f"{_line_of(one, texts)}\n")
+            if texts.interactive and one.weights is not None:
+                from seqattn.cli.text_heatmap import print_text_weights
+
+                way = "forced" if forced else str(decoding)
+                print_text_weights(one.weights, one.source, one.target, way)
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: is not UTF-8 text ({error.reason}).") from None
+
+
+def _lines_of(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 text ({error.reason}).") from None
+
+
+def _line_of(output: TextOutput, texts: TextOptions) -> str:
+    """Return an output as a line with the columns that the options select."""
+    columns = [str(output.line)] if texts.n_best > 1 else []
+    if texts.scores:
+        columns.append(f"{output.score:.4f}")
+    columns.append(output.text)
+    if texts.alignment:
+        columns.append(output.pharaoh)
+    return "\t".join(columns)
 
 
 def _predict_part(
@@ -243,7 +324,12 @@ def _predict_part(
 
 
 @grouped_options
-def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag = False) -> None:
+def evaluate_command(
+    run: RunArgument,
+    source: InputOptions,
+    decoding: DecodingOptions,
+    as_json: JsonFlag = False,
+) -> None:
     """Compare the errors of a run with baselines.
 
     The command forecasts the test sequences of RUN, or your own sequences (--input). The first
@@ -252,6 +338,7 @@ def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag =
     """
     import json
 
+    from seqattn.analysis.alignment import alignments_of_rules
     from seqattn.analysis.evaluation import ReferenceLosses
     from seqattn.analysis.evaluation import evaluate as score
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
@@ -265,9 +352,20 @@ def evaluate_command(run: RunArgument, source: InputOptions, as_json: JsonFlag =
     if input_file is not None:
         part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
     trained.spec.note_lengths(part.source_lengths, part.target_lengths, note)
-    evaluation = score(trained.model, part, ReferenceLosses.from_splits(part, data))
+    found = decoding.decoding()
+    if not found.is_greedy and not trained.spec.target.symbols:
+        raise UsageError(f"{run} was trained on vectors; --beam and --temperature are for symbols.")
+    references = ReferenceLosses.from_splits(part, data)
+    evaluation = score(trained.model, part, references, decoding=found)
+    scored = evaluation.as_plain()
+    if trained.spec.target.symbols:
+        scored["decoding"] = str(found)
+    if evaluation.alignment is not None:
+        rules = alignments_of_rules(data.train, part)
+        scored["alignment"]["baselines"] = {name: one.as_plain() for name, one in rules.items()}
     if as_json:
-        show(json.dumps(evaluation.as_plain(), indent=2, allow_nan=False))
+        show(json.dumps(scored, indent=2, allow_nan=False))
     else:
         name = "test sequences" if input_file is None else f"sequences of {input_file}"
-        print_evaluation(evaluation.as_plain(), f"{run}: {len(part)} {name}, epoch {trained.epoch}")
+        way = f", {found}" if trained.spec.target.symbols else ""
+        print_evaluation(scored, f"{run}: {len(part)} {name}, epoch {trained.epoch}{way}")

@@ -19,6 +19,9 @@ from seqattn.cli.output import escape_controls, plain_console, print_lines, show
 from seqattn.errors import counted
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
     from seqattn.analysis.comparison import ComparisonResult, VariantResult
     from seqattn.config import Config
 
@@ -64,7 +67,11 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
         *describe_metrics(summary),
-        *attention_lines(summary["attention"]),
+        *(
+            attention_lines(summary["attention"])
+            if "alignment" not in summary
+            else [describe_alignment(summary["alignment"])]
+        ),
         f"The best epoch on validation is {summary['best_epoch']} of {summary['epochs']}.",
         standing,
         f"Files are in {folder}: {', '.join([*drawn, 'summary.json'])}, ...",
@@ -259,12 +266,70 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     console = plain_console()
     console.print(table)
     if every > 1:
-        show(f"The table has every {every}th target step; --json prints all {len(by_step)}.")
+        show(f"The table has one of {every} target steps; --json prints all {len(by_step)}.")
     for each in feature_tables(scored):
         console.print(each)
     print_lines(describe_metrics(scored))
     print_lines([describe_standing(scored["loss"], scored["baselines"], scored["fitted"])])
-    print_lines(attention_lines(scored["attention"]) or ["Attention: not applicable."])
+    _print_attention(console, scored)
+
+
+def _print_attention(console: Console, scored: Mapping[str, Any]) -> None:
+    lines = attention_lines(scored["attention"]) or ["Attention: not applicable."]
+    if "alignment" in scored:
+        for each in alignment_tables(scored["alignment"]):
+            console.print(each)
+        lines = lines[1:]  # the tables say it, and of all links
+    print_lines(lines)
+
+
+def describe_alignment(alignment: Mapping[str, Any]) -> str:
+    """Return a sentence about the agreement of attention with the known links."""
+    shift = f"{alignment['best_shift']:+d}" if alignment["best_shift"] else "0"
+    aer, hit = alignment["aer"][shift], alignment["hit"][shift]
+    return (
+        f"Attention, teacher-forced: alignment error rate {aer:.1%} against the known links; the"
+        f" largest weight is at a linked symbol in {hit:.1%} of {alignment['steps']:,} steps"
+        f" (shift {shift}; evaluate prints all)."
+    )
+
+
+def alignment_tables(alignment: Mapping[str, Any]) -> list[Table]:
+    """Return a table of the agreement of attention with the known links, beside that of rules, and
+    a table by kind of target symbol.
+
+    Args:
+        alignment: the result of `Alignment.as_plain`, with `baselines` if they are known.
+    """
+    from rich.table import Table
+
+    shift = f"{alignment['best_shift']:+d}" if alignment["best_shift"] else "0"
+    title = (
+        f"Attention against {alignment['sure_links']:,} sure and {alignment['possible_links']:,}"
+        f" possible links, teacher-forced"
+    )
+    caption = (
+        f"At shift s, step t is held against the symbol of step t + s; hit and weight at shift"
+        f" {shift}."
+    )
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    table.add_column("")
+    for s in alignment["aer"]:
+        table.add_column(f"AER, shift {s}", justify="right")
+    table.add_column("hit", justify="right")
+    table.add_column("weight", justify="right")
+    rows = {"this model": alignment, **alignment.get("baselines", {})}
+    for name, each in rows.items():
+        cells = [*each["aer"].values(), each["hit"][shift], each["weight"][shift]]
+        style = "bold" if name == "this model" else ""
+        table.add_row(name, *(f"{cell:.1%}" for cell in cells), style=style)
+    kinds = Table("kind of target symbol", title=f"By kind, at shift {shift}", title_justify="left")
+    for heading in ("steps", "hit", "weight"):
+        kinds.add_column(heading, justify="right")
+    for kind, each in alignment["kinds"].items():
+        cells = [f"{each[measure][shift]:.1%}" for measure in ("hit", "weight")]
+        kinds.add_row(kind, f"{each['steps']:,}", *cells)
+    return [table, kinds] if alignment["kinds"] else [table]
 
 
 def attention_lines(attention: Mapping[str, Any] | None) -> list[str]:

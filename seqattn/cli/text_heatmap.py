@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqattn.analysis.attention_metrics import largest_weight_shares
 from seqattn.cli.output import show
 from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.plots import run_pictures
 from seqattn.plots.attention import scale_end
+from seqattn.plots.texts import shown_symbols
 
 if TYPE_CHECKING:
     from seqattn.plots.run_pictures import Panel
@@ -58,6 +60,25 @@ def print_weights(
     if not signed:
         legend = f"weight, to the nearest quarter{' of the largest' if is_relative else ''}"
     show(f"{blocks[1]} to {blocks[4]}: {legend}")
+
+
+def print_text_weights(
+    weights: NDArray[np.float32], source: Sequence[str], target: Sequence[str], way: str
+) -> None:
+    """Print the heatmap of one output.
+
+    Args:
+        weights: (T, S) weights.
+        source, target: the symbols of the columns and of the rows.
+        way: how the output was found, for the legend.
+    """
+    blocks = _encodable_blocks()
+    panel = run_pictures.Panel(
+        weights, "", len(source), None, 0, 0, shown_symbols(target), shown_symbols(source)
+    )
+    for line in _heatmap(panel, blocks, is_relative=False):
+        show(line)
+    show(f"{blocks[1]} to {blocks[4]}: weight, to the nearest quarter; {way}")
 
 
 def _encodable_blocks() -> str:

@@ -1,4 +1,4 @@
-"""The job, which describes the training of one run, its starting point, and the callbacks and the
+"""The job, which describes the training of one run, its starting point, and the callbacks and
 launch settings of the training."""
 
 from __future__ import annotations

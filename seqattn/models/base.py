@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
+import torch.nn.functional
 from torch import Tensor, nn
 
 from seqattn.errors import UsageError
 from seqattn.models.attention import AttentionOverride
 from seqattn.models.attention.normalizers import WeightSemantics as WeightSemantics
+from seqattn.models.modality import Endings, Modality
 from seqattn.models.modality import FeatureSpec as FeatureSpec
-from seqattn.models.modality import Modality
 from seqattn.models.skip import LinearSkip
+from seqattn.models.teacher_forcing import check_source, check_steps
 
 AttentionKind = Literal["cross", "encoder_self", "decoder_self"]
 
@@ -94,6 +96,37 @@ class ModelOutput:
     values: Tensor
     attention: tuple[AttentionMap, ...] = ()
     actions: SampledActions | None = None
+
+
+class DecoderStart(NamedTuple):
+    """A decoder before its first step in free running.
+
+    Attributes:
+        decoder_input: the first decoder input (..., N, F); see `Modality.start_token`.
+        memory: what all steps read, such as the keys and values of the source.
+        state: what a step changes: a tensor, or tuples of tensors, each with the axis N after the
+            axis of runs. None is allowed at any place.
+        maps: the attention of the encoder.
+    """
+
+    decoder_input: Tensor
+    memory: Any
+    state: Any
+    maps: tuple[AttentionMap, ...] = ()
+
+
+class DecoderStep(NamedTuple):
+    """One step of a decoder in free running.
+
+    Attributes:
+        output: the output (..., N, 1, width of an output) without the skip connection.
+        maps: the attention of the step, one query for each layer; empty if it was not requested.
+        state: the state after the step.
+    """
+
+    output: Tensor
+    maps: tuple[AttentionMap, ...]
+    state: Any
 
 
 class Seq2SeqModel(nn.Module, ABC):
@@ -193,7 +226,41 @@ class Seq2SeqModel(nn.Module, ABC):
             UsageError: if the model does not accept the lengths.
         """
 
-    @abstractmethod
+    def begin(
+        self,
+        source: Tensor,
+        steps: int,
+        *,
+        source_lengths: Tensor | None,
+        with_attention: bool,
+        override: AttentionOverride | None = None,
+    ) -> DecoderStart:
+        """Encode the source for a free-running decoder of at most `steps` steps; see `forecast`.
+
+        A model that overrides `forecast` need not define this method and `decoder_step`. It then
+        has greedy forecasts only.
+
+        Raises:
+            UsageError: if the model does not accept the lengths, or has no such decoder.
+        """
+        raise UsageError(
+            f"{type(self).__name__} defines forecast, but not begin and decoder_step, which beam"
+            " search and sampling need."
+        )
+
+    def decoder_step(
+        self, decoder_input: Tensor, memory: Any, state: Any, *, with_attention: bool
+    ) -> DecoderStep:
+        """Run one step of a free-running decoder.
+
+        Args:
+            decoder_input: the decoder input (..., N, F).
+            memory: the attribute `memory` of the result of `begin`.
+            state: the state that `begin` or the previous step returned.
+            with_attention: whether the result contains attention weights.
+        """
+        raise NotImplementedError
+
     def forecast(
         self,
         source: Tensor,
@@ -220,3 +287,40 @@ class Seq2SeqModel(nn.Module, ABC):
             DataError: if a source has a length for which the skip connection has no weights.
             UsageError: if the model does not accept the lengths or the override.
         """
+        check_source(source, source_lengths, self.features)
+        check_steps(steps)
+        if override is not None:
+            self.attention_shape()  # raises a UsageError for a model without such attention
+        start = self.begin(
+            source, steps, source_lengths=source_lengths, with_attention=with_attention,
+            override=override,
+        )  # fmt: skip
+        decoder_input, state = start.decoder_input, start.state
+        values, rows = list[Tensor](), list[tuple[AttentionMap, ...]]()
+        endings = Endings(self.target_modality)
+        for skip in self.skip_outputs(source, source_lengths, [1] * steps):
+            output, maps, state = self.decoder_step(
+                decoder_input, start.memory, state, with_attention=with_attention
+            )
+            values.append(output if skip is None else output + skip)
+            decoder_input = self.target_modality.read(values[-1].select(-2, 0))
+            rows.append(maps)
+            if endings.add(decoder_input):
+                break
+        return ModelOutput(torch.cat(values, dim=-2), _join_rows(rows, start.maps))
+
+
+def _join_rows(
+    rows: Sequence[tuple[AttentionMap, ...]], encoder: tuple[AttentionMap, ...]
+) -> tuple[AttentionMap, ...]:
+    """Join the maps of T steps, and put those of the encoder after the cross-attention. The weights
+    of the target over itself get a 0 for each later step."""
+    joined, T = list[AttentionMap](), len(rows)
+    for layer in zip(*rows, strict=True):
+        weights = [row.weights for row in layer]
+        if layer[0].kind == "decoder_self":
+            pad = torch.nn.functional.pad
+            weights = [pad(row, (0, T - row.shape[-1])) for row in weights]
+        joined.append(replace(layer[0], weights=torch.cat(weights, dim=-2)))
+    cross = [one for one in joined if one.kind == "cross"]
+    return (*cross, *encoder, *(one for one in joined if one.kind != "cross"))

@@ -37,13 +37,19 @@ from torch import Tensor
 from seqattn.config import FastWeights
 from seqattn.errors import UsageError
 from seqattn.models.attention import AttentionOverride
-from seqattn.models.base import RNG, AttentionMap, FeatureSpec, ModelOutput, Seq2SeqModel
+from seqattn.models.base import (
+    RNG,
+    AttentionMap,
+    DecoderStart,
+    DecoderStep,
+    FeatureSpec,
+    ModelOutput,
+    Seq2SeqModel,
+)
 from seqattn.models.layers import LayerNorm, Linear, matmul
-from seqattn.models.modality import Endings
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
-    check_steps,
     check_target,
     find_forced_steps,
     select_decoder_input,
@@ -253,35 +259,37 @@ class FastWeightsModel(Seq2SeqModel):
                 weights.append(read_weights[..., :S])
         return _strength_output(values, weights if with_attention else [])
 
-    def forecast(
+    def begin(
         self,
         source: Tensor,
         steps: int,
         *,
-        source_lengths: Tensor | None = None,
-        with_attention: bool = True,
+        source_lengths: Tensor | None,
+        with_attention: bool,
         override: AttentionOverride | None = None,
-    ) -> ModelOutput:
-        check_source(source, source_lengths, self.features)
-        check_steps(steps)
-        if override is not None:
-            self.attention_shape()  # raises a UsageError
+    ) -> DecoderStart:
         *_, S, _ = source.shape
         use_matrix = self._use_matrix(S, steps, with_attention)
-        memory, state, decoder_input = self.encode(source, source_lengths, use_matrix=use_matrix)
-        modality, endings = self.target_modality, Endings(self.target_modality)
-        values, weights = list[Tensor](), list[Tensor]()
-        for skip in self.skip_outputs(source, source_lengths, [1] * steps):
-            projected = self.decoder_input(modality.embed(decoder_input))
-            output, state, read_weights, memory = self.step(projected, state, memory)
-            output = output if skip is None else output + skip.squeeze(-2)
-            decoder_input = modality.read(output)
-            values.append(output)
-            if read_weights is not None:
-                weights.append(read_weights[..., :S])
-            if endings.add(decoder_input):
-                break
-        return _strength_output(values, weights if with_attention else [])
+        fast_weights, state, start_token = self.encode(
+            source, source_lengths, use_matrix=use_matrix
+        )
+        return DecoderStart(start_token, S, (state, fast_weights))
+
+    def decoder_step(
+        self,
+        decoder_input: Tensor,
+        memory: int,
+        state: tuple[Tensor, FastWeightMemory],
+        *,
+        with_attention: bool,
+    ) -> DecoderStep:
+        projected = self.decoder_input(self.target_modality.embed(decoder_input))
+        output, hidden, read_weights, fast_weights = self.step(projected, *state)
+        maps: tuple[AttentionMap, ...] = ()
+        if with_attention and read_weights is not None:
+            over_source = read_weights[..., None, None, :memory]
+            maps = (AttentionMap(over_source, meaning="strength"),)
+        return DecoderStep(output.unsqueeze(-2), maps, (hidden, fast_weights))
 
     def _use_matrix(self, S: int, T: int, with_attention: bool) -> bool:
         """Return whether the memory should be a matrix. This is the case if the matrix is smaller

@@ -43,6 +43,8 @@ from seqattn.models.attention import (
 from seqattn.models.base import (
     RNG,
     AttentionMap,
+    DecoderStart,
+    DecoderStep,
     FeatureSpec,
     ModelOutput,
     SampledActions,
@@ -50,11 +52,9 @@ from seqattn.models.base import (
 )
 from seqattn.models.cells import Bidirectional, Cell, CellFactory, cell_factory, last_valid
 from seqattn.models.layers import Linear, concat_features
-from seqattn.models.modality import Endings
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
-    check_steps,
     check_target,
     segments,
     select_decoder_input,
@@ -253,34 +253,35 @@ class RecurrentModel(Seq2SeqModel):
             values.append(output if skip is None else output + skip)
             if attention is not None:
                 attended.append(attention)
-        return _build_output(values, attended, self.attention, with_attention)
+        output = values[0] if len(values) == 1 else torch.cat(values, dim=-2)
+        maps = self._maps(attended) if with_attention and attended else ()
+        return ModelOutput(output, maps, self._sampled_actions(attended))
 
-    def forecast(
+    def begin(
         self,
         source: Tensor,
         steps: int,
         *,
-        source_lengths: Tensor | None = None,
-        with_attention: bool = True,
+        source_lengths: Tensor | None,
+        with_attention: bool,
         override: AttentionOverride | None = None,
-    ) -> ModelOutput:
-        check_source(source, source_lengths, self.features)
-        check_steps(steps)
-        memory, state, decoder_input = self.encode(source, source_lengths)
+    ) -> DecoderStart:
+        memory, state, start_token = self.encode(source, source_lengths)
         if override is not None:
-            self.attention_shape()  # raises a UsageError for a model without attention
             memory = replace(cast("AttentionMemory", memory), intervention=override.start())
-        values, attended = list[Tensor](), list[AttentionOutput]()
-        endings = Endings(self.target_modality)
-        for skip in self.skip_outputs(source, source_lengths, [1] * steps):
-            output, attention, state = self.step(decoder_input, state, memory)
-            values.append(output if skip is None else output + skip)
-            decoder_input = self.target_modality.read(values[-1].select(-2, 0))
-            if with_attention and attention is not None:
-                attended.append(attention)
-            if endings.add(decoder_input):
-                break
-        return _build_output(values, attended, self.attention, with_attention)
+        return DecoderStart(start_token, memory, state)
+
+    def decoder_step(
+        self,
+        decoder_input: Tensor,
+        memory: AttentionMemory | None,
+        state: DecoderState,
+        *,
+        with_attention: bool,
+    ) -> DecoderStep:
+        output, attention, state = self.step(decoder_input, state, memory)
+        maps = self._maps([attention]) if with_attention and attention is not None else ()
+        return DecoderStep(output, maps, state)
 
     def step(
         self, decoder_input: Tensor, state: DecoderState, memory: AttentionMemory | None
@@ -387,6 +388,26 @@ class RecurrentModel(Seq2SeqModel):
         layer = self._upper_layers[-1] if self.is_deep else self.decoder
         return layer.output(cells[-1])
 
+    def _maps(self, attended: list[AttentionOutput]) -> tuple[AttentionMap, ...]:
+        """Return the map of the attention weights of consecutive segments."""
+        assert self.attention is not None
+        weights = torch.cat([segment.weights for segment in attended], dim=-2)
+        if self.attention.heads == 1:
+            weights = weights.unsqueeze(-3)
+        weighting = self.attention.location or self.attention.normalizer
+        return (AttentionMap(weights, meaning=weighting.meaning),)
+
+    def _sampled_actions(self, attended: list[AttentionOutput]) -> SampledActions | None:
+        """Return the values for REINFORCE if the segments have sampled positions."""
+        baseline = None if self.attention is None else self.attention.normalizer.baseline
+        log_probs = [one.log_prob for one in attended if one.log_prob is not None]
+        if baseline is None or not log_probs:
+            return None
+        log_prob = torch.cat(log_probs, dim=-1)
+        if self.attention is not None and self.attention.heads > 1:
+            log_prob = log_prob.sum(dim=-2)  # heads sample independently
+        return SampledActions(log_prob, baseline.broadcast_to(log_prob))
+
     @property
     def _upper_layers(self) -> list[Cell]:
         return cast("list[Cell]", self.decoder_above)
@@ -427,28 +448,3 @@ def _concat_outputs(attended: list[AttentionOutput]) -> AttentionOutput:
                                dim=-1)  # fmt: skip
     weights = torch.cat([each.weights for each in attended], dim=-2)
     return AttentionOutput(attended[-1].context, weights, attended[-1].prev_weights, log_prob)
-
-
-def _build_output(
-    values: list[Tensor], attended: list[AttentionOutput], attention: Attention | None,
-    with_attention: bool,
-) -> ModelOutput:  # fmt: skip
-    """Concatenate the outputs of all segments."""
-    output = values[0] if len(values) == 1 else torch.cat(values, dim=-2)
-    if not attended or attention is None:
-        return ModelOutput(output)
-    actions = None
-    baseline = attention.normalizer.baseline
-    if baseline is not None and attended[0].log_prob is not None:
-        log_probs = [each.log_prob for each in attended if each.log_prob is not None]
-        log_prob = torch.cat(log_probs, dim=-1)
-        if attention.heads > 1:  # heads sample independently, so the joint log-probability is a sum
-            log_prob = log_prob.sum(dim=-2)
-        actions = SampledActions(log_prob, baseline.broadcast_to(log_prob))
-    if not with_attention:
-        return ModelOutput(output, (), actions)
-    weights = torch.cat([each.weights for each in attended], dim=-2)
-    if attention.heads == 1:
-        weights = weights.unsqueeze(-3)
-    weighting = attention.normalizer if attention.location is None else attention.location
-    return ModelOutput(output, (AttentionMap(weights, meaning=weighting.meaning),), actions)

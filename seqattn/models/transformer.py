@@ -35,17 +35,17 @@ from seqattn.models.base import (
     RNG,
     AttentionKind,
     AttentionMap,
+    DecoderStart,
+    DecoderStep,
     FeatureSpec,
     ModelOutput,
     Seq2SeqModel,
 )
 from seqattn.models.cells import last_valid
 from seqattn.models.layers import LayerNorm, Linear, at_least_float32
-from seqattn.models.modality import Endings
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
-    check_steps,
     check_target,
     find_forced_steps,
     shift_right,
@@ -443,46 +443,38 @@ class TransformerModel(Seq2SeqModel):
         output = output if skip is None else output + skip
         return ModelOutput(output, _attention_maps(cross_weights, start.weights, self_weights))
 
-    def forecast(
+    def begin(
         self,
         source: Tensor,
         steps: int,
         *,
-        source_lengths: Tensor | None = None,
-        with_attention: bool = True,
+        source_lengths: Tensor | None,
+        with_attention: bool,
         override: AttentionOverride | None = None,
-    ) -> ModelOutput:
-        check_source(source, source_lengths, self.features)
-        check_steps(steps)
+    ) -> DecoderStart:
         self._check_length(source, steps)
         start = self.encode(source, source_lengths, with_weights=with_attention)
         intervention = None if override is None else override.start()
-        caches: Sequence[KVCache | None] = [None] * len(self.decoder)
-        self_weights, cross_weights = list[list[Tensor]](), list[list[Tensor]]()
-        decoder_input, values = start.start_token, list[Tensor]()
-        endings = Endings(self.target_modality)
-        for t, skip in enumerate(self.skip_outputs(source, source_lengths, [1] * steps)):
-            output, over_target, over_source, caches = self.step(
-                decoder_input, start.memory, start.keep, caches, with_weights=with_attention,
-                intervention=intervention,
-            )  # fmt: skip
-            output = output if skip is None else output + skip.squeeze(-2)
-            decoder_input = self.target_modality.read(output)
-            later = (0, steps - 1 - t)  # weights of later steps are 0
-            self_weights.append([F.pad(weights, later) for weights in over_target])
-            cross_weights.append(over_source)
-            values.append(output)
-            if endings.add(decoder_input):
-                break
-        self_weights = [  # without the steps after the end
-            [weights[..., : len(values)] for weights in layers] for layers in self_weights
-        ]
+        return DecoderStart(
+            start.start_token, (start, intervention), (None,) * len(self.decoder),
+            _attention_maps([], start.weights, []),
+        )  # fmt: skip
 
-        def by_layer(weights: list[list[Tensor]]) -> list[Tensor]:
-            return [torch.cat(layer, dim=-2) for layer in zip(*weights, strict=True)]
-
-        maps = _attention_maps(by_layer(cross_weights), start.weights, by_layer(self_weights))
-        return ModelOutput(torch.stack(values, dim=-2), maps)
+    def decoder_step(
+        self,
+        decoder_input: Tensor,
+        memory: tuple[TransformerEncoderOutput, WeightIntervention | None],
+        state: tuple[KVCache | None, ...],
+        *,
+        with_attention: bool,
+    ) -> DecoderStep:
+        start, intervention = memory
+        output, over_target, over_source, caches = self.step(
+            decoder_input, start.memory, start.keep, state, with_weights=with_attention,
+            intervention=intervention,
+        )  # fmt: skip
+        maps = _attention_maps(over_source, [], over_target)
+        return DecoderStep(output.unsqueeze(-2), maps, tuple(caches))
 
     def step(
         self,

@@ -204,3 +204,63 @@ def test_losses_of_unigrams_and_bigrams() -> None:
     measures = measures_of_rules(part("ab", "aab", "ab"), test)
     assert measures[COPY] == {"exact_match": 1.0, "symbol_error_rate": 0.0}
     assert measures[FREQUENT_TARGET] == {"exact_match": 0.0, "symbol_error_rate": 1.0}
+
+
+def test_outputs_of_a_beam_have_scores_and_links(run: RunFolder, seqattn: Command) -> None:
+    line = run.path.parent / "line.txt"
+    line.write_text("the old sailor saw a red ship\n")
+    predict = ("predict", run.path, "--input", line)
+    greedy = seqattn(*predict, "--scores").out.rstrip("\n").split("\t")
+    options = ("--beam", "4", "--n-best", "3", "--scores", "--alignment", "pharaoh")
+    rows = [row.split("\t") for row in
+            seqattn(*predict, *options).out.splitlines()]  # fmt: skip
+    assert [row[0] for row in rows] == ["1"] * 3
+    scores = [float(row[1]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert len({row[2] for row in rows}) == 3
+    for row in rows:
+        links = [pair.split("-") for pair in row[3].split()]
+        assert [int(t) for _, t in links] == list(range(len(row[2].split())))
+        assert {int(s) for s, _ in links} <= set(range(7))
+    # The forced output has the log-probability of the greedy one, and the beam's is divided.
+    forced = run.path.parent / "forced.txt"
+    forced.write_text(greedy[1] + "\n")
+    again = seqattn(*predict, "--forced", forced, "--scores").out
+    assert again.rstrip("\n").split("\t") == greedy
+    best = next(float(row[1]) for row in rows if row[2] == greedy[1])
+    length = len(greedy[1].split()) + 1
+    assert best == pytest.approx(float(greedy[0]) / ((5 + length) / 6) ** 0.6, abs=2e-4)
+    forced.write_text("wa\nwa\n")
+    assert "more forced outputs than lines" in seqattn(*predict, "--forced", forced).err
+
+
+def test_an_interactive_answer_has_a_heatmap(
+    run: RunFolder, seqattn: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("the ship saw a tree\n"))
+    out = seqattn("predict", run.path, "--interactive").out
+    rows = out.splitlines()
+    assert rows[1].split()[2:] == ["the", "ship", "saw", "a", "tree"]
+    symbols = [row.split()[0] for row in rows[2:-1]]
+    assert symbols == [*rows[0].split(), "<end>"]
+    assert rows[-1].endswith("greedy")
+
+
+def test_options_for_symbols_are_refused_for_vectors(seqattn: Command, attention_run: Path) -> None:
+    done = seqattn("predict", attention_run, "--beam", "2")
+    assert done.code == 2 and "--beam: applies to models of symbols" in done.err
+    done = seqattn("evaluate", attention_run, "--temperature", "1")
+    assert done.code == 2 and "are for symbols" in done.err
+
+
+def test_alignment_is_that_of_the_forced_pass(run: RunFolder, seqattn: Command) -> None:
+    """`evaluate` and the summary say the same, and a beam changes outputs but not alignment."""
+    scored = json.loads(seqattn("evaluate", run.path, "--json").out)
+    beam = json.loads(seqattn("evaluate", run.path, "--json", "--beam", "3").out)
+    assert (scored["decoding"], beam["decoding"]) == ("greedy", "beam of 3, length penalty 0.6")
+    rules = scored["alignment"].pop("baselines")
+    assert scored["alignment"] == run.read_summary()["alignment"]
+    assert beam["alignment"].pop("baselines") == rules
+    assert beam["alignment"] == scored["alignment"]
+    assert scored["alignment"]["aer"]["0"] < rules["uniform"]["aer"]["0"]
+    assert set(scored["alignment"]["kinds"]) >= {"noun", "verb", "adjective"}

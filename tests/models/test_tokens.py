@@ -36,9 +36,9 @@ MODELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def built(name: str, seed: int = 1) -> Seq2SeqModel:
+def built(name: str, seed: int = 1, features: FeatureSpec = SYMBOLS) -> Seq2SeqModel:
     config = TypeAdapter[Any](Model).validate_python({"kind": "recurrent"} | MODELS[name])
-    return build_model(config, SYMBOLS, seed).double()
+    return build_model(config, features, seed).double()
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:

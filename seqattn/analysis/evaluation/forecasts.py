@@ -23,7 +23,9 @@ from seqattn.analysis.evaluation.forced_weights import (
 from seqattn.data import Sequences
 from seqattn.data.baselines import forecast_mse
 from seqattn.data.sequences import Floats
-from seqattn.models import AttentionKind, Seq2SeqModel, WeightSemantics
+from seqattn.errors import UsageError
+from seqattn.models import AttentionKind, AttentionMap, Seq2SeqModel, WeightSemantics
+from seqattn.models.decoding import GREEDY, Decoding, decode, force
 from seqattn.runs import attention_arrays
 from seqattn.training.batches import batch_of, chunk_slices
 
@@ -95,6 +97,7 @@ def free_run(
     *,
     with_attention: bool = True,
     on_attention: AttentionCallback | None = None,
+    decoding: Decoding = GREEDY,
 ) -> FreeRunningForecast:
     """Forecast `steps` points of every sequence, in chunks of sequences.
 
@@ -107,6 +110,8 @@ def free_run(
             sequences need more memory than everything else in the result.
         on_attention: a function that is called with the attention weights of each chunk, even if
             `with_attention` is False.
+        decoding: how outputs of symbols are found. The forecast is the best result, and the
+            attention is that of a decoder that reads this result.
 
     Raises:
         DataError: if the model's linear skip connection has no weights for a source length.
@@ -118,6 +123,7 @@ def free_run(
     meaning: WeightSemantics = "distribution"
     chunks = forecast_chunks(
         model, part, steps, override, with_attention=with_attention or on_attention is not None,
+        decoding=decoding,
     )  # fmt: skip
     for chunk in chunks:
         values[chunk.places], meaning = chunk.values, chunk.meaning
@@ -160,6 +166,7 @@ def forecast_chunks(
     override: ForecastOverride | None = None,
     *,
     with_attention: bool,
+    decoding: Decoding = GREEDY,
 ) -> Iterator[ForecastChunk]:
     """Forecast `steps` points of every sequence, and yield the chunks in order; see `free_run`.
 
@@ -167,6 +174,11 @@ def forecast_chunks(
         DataError: see `free_run`.
         UsageError: see `free_run`.
     """
+    if override is not None and not decoding.is_greedy:
+        raise UsageError(
+            "Attention is replaced while the outputs are computed, which is only possible for"
+            " greedy decoding; leave out --beam and --temperature."
+        )
     if model.skip is not None:  # this check, unlike a check in the model, can name the sequence ids
         model.skip.check_steps(steps)
         model.skip.check_sources(part.source_lengths, part.ids)
@@ -175,27 +187,44 @@ def forecast_chunks(
     for places in chunk_slices(len(batch), sequences_per_chunk(batch.source_steps + steps)):
         chunk = batch.take(places)
         with torch.inference_mode():
-            forecast = model.forecast(
-                chunk.source, steps, source_lengths=chunk.source_lengths,
-                override=None if of_chunk is None else of_chunk(places, chunk.source.shape[-2]),
-                with_attention=with_attention,
-            )  # fmt: skip
-            layers = dict[AttentionKind, list[Tensor]]()
-            meaning: WeightSemantics = "distribution"
-            for layer in forecast.attention:
-                meaning = (
-                    layer.meaning if override is None else meaning_with(override, layer.meaning)
+            if decoding.is_greedy:
+                forecast = model.forecast(
+                    chunk.source, steps, source_lengths=chunk.source_lengths,
+                    override=None if of_chunk is None else of_chunk(places, chunk.source.shape[-2]),
+                    with_attention=with_attention,
+                )  # fmt: skip
+                steps_read = model.target_modality.read(forecast.values)
+            else:
+                found = decode(
+                    model, chunk.source, chunk.source_lengths, steps, decoding, places.start
                 )
-                layers.setdefault(layer.kind, []).append(layer.weights)
-            steps_read = model.target_modality.read(forecast.values)
+                steps_read = found.symbols[:, 0].unsqueeze(-1)
+                forecast = force(
+                    model, chunk.source, chunk.source_lengths, steps_read,
+                    with_attention=with_attention,
+                )  # fmt: skip
+            meaning, layers = _stack_layers(forecast.attention)
+            if override is not None:
+                meaning = meaning_with(override, meaning)
             missing = steps - steps_read.shape[-2]  # all sequences ended before the last step
             steps_read = torch.nn.functional.pad(steps_read, (0, 0, 0, missing))
-            maps = {
-                kind: _pad_map(kind, torch.stack(weights, dim=-4).float().cpu(), missing)
-                for kind, weights in layers.items()
-            }
+            maps = {kind: _pad_map(kind, weights, missing) for kind, weights in layers.items()}
         values = part.target_space.trim(_to_user_units(steps_read, part, places))
         yield ForecastChunk(places, values, maps, meaning)
+
+
+def _stack_layers(
+    attention: Sequence[AttentionMap],
+) -> tuple[WeightSemantics, dict[AttentionKind, Tensor]]:
+    """Return the meaning of the weights of all layers, and the weights (N, layers, A, rows,
+    columns) of each kind of attention on the CPU."""
+    layers, meaning = dict[AttentionKind, list[Tensor]](), attention[0].meaning if attention else (
+        "distribution")  # fmt: skip
+    for layer in attention:
+        layers.setdefault(layer.kind, []).append(layer.weights)
+    return meaning, {
+        kind: torch.stack(weights, dim=-4).float().cpu() for kind, weights in layers.items()
+    }
 
 
 def _pad_map(kind: AttentionKind, weights: Tensor, missing: int) -> Tensor:
@@ -217,24 +246,33 @@ def forecast_loss(result: FreeRunningForecast, part: Sequences) -> float | None:
     return forecast_mse(result.values, part, part.target_space.scale)
 
 
-def teacher_forced_chunks(model: Seq2SeqModel, part: Sequences) -> Iterator[tuple[slice, Floats]]:
+def teacher_forced_chunks(
+    model: Seq2SeqModel, part: Sequences, on_attention: AttentionCallback | None = None
+) -> Iterator[tuple[slice, Floats]]:
     """Compute the teacher-forced forecasts of all sequences of a part.
+
+    Args:
+        model: the model.
+        part: the sequences.
+        on_attention: a function that is called with the attention weights of each chunk.
 
     Yields:
         The slice of a chunk of n sequences in the part, and what `Modality.observe` keeps of their
         outputs, (n, T, K). For vectors, these are the forecasts in the units of the data.
     """
     batch = batch_of(part, *_device_and_type(model), keep_tensors=False)
-    truth = torch.ones(batch.target_steps, dtype=torch.bool)
     for places in chunk_slices(
         len(batch), sequences_per_chunk(batch.source_steps + batch.target_steps)
     ):
         chunk = batch.take(places)
         with torch.inference_mode():
-            forecast = model(
-                chunk.source, chunk.target, source_lengths=chunk.source_lengths,
-                teacher_forcing=truth, with_attention=False,
+            forecast = force(
+                model, chunk.source, chunk.source_lengths, chunk.target,
+                with_attention=on_attention is not None,
             )  # fmt: skip
+        if on_attention is not None and forecast.attention:
+            meaning, maps = _stack_layers(forecast.attention)
+            on_attention(meaning, {kind: one.numpy() for kind, one in maps.items()}, places)
         kept = model.target_modality.observe(forecast.values, chunk.target)
         yield places, _to_user_units(kept, part, places)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seqattn.analysis.alignment import Alignment, AlignmentSums
 from seqattn.analysis.attention_metrics import AttentionMetrics, AttentionMetricsAccumulator
 from seqattn.analysis.evaluation.forecasts import (
     ForecastChunk,
@@ -22,6 +23,7 @@ from seqattn.data.measures import VectorScores, scores_of
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
 from seqattn.data.sequences import Floats, valid_mask
 from seqattn.models import Seq2SeqModel, WeightSemantics
+from seqattn.models.decoding import GREEDY, Decoding
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Evaluation:
         measures: the measures of the model by name; see `seqattn.data.measures`.
         references: the reference losses of the sequences.
         attention: the attention metrics; None if the model has no attention, or if its weights are
-            signed read strengths.
+            signed read strengths. Of symbols, the weights are those of a teacher-forced pass.
+        alignment: how the attention agrees with known links; None without links.
         features: the names of the target features.
         scaled: whether the losses are in scaled units instead of the units of the data.
         errors: the free-running MAE and RMSE in the units of the data, and the MASE; None for
@@ -58,6 +61,7 @@ class Evaluation:
     scaled: bool
     errors: Errors | None = None
     plugin_metrics: Mapping[str, float | None] = field(default_factory=dict)
+    alignment: Alignment | None = None
 
     @property
     def best_baseline(self) -> str:
@@ -96,6 +100,8 @@ class Evaluation:
             "attention": None if self.attention is None else self.attention.as_plain(),
             **({"units": dict(references.units)} if references.units else {}),
         }
+        if self.alignment is not None:
+            plain["alignment"] = self.alignment.as_plain()
         if references.in_sample is not None and self.errors is not None:
             errors = {THIS_MODEL: self.errors, **references.errors}
             plain["metrics"] = metrics_as_plain(references.in_sample, references.notes, errors)
@@ -110,6 +116,7 @@ def evaluate(
     references: ReferenceLosses,
     *,
     on_chunk: Callable[[ForecastChunk], None] | None = None,
+    decoding: Decoding = GREEDY,
 ) -> Evaluation:
     """Compute the errors of a model on sequences with known targets, in chunks of sequences.
 
@@ -118,15 +125,22 @@ def evaluate(
         part: the sequences.
         references: the reference losses of the sequences.
         on_chunk: a function that is called with each chunk of free-running forecasts.
+        decoding: how outputs of symbols are found.
     """
     metrics = _CrossAttentionMetrics(part)
+    # Steps of the decoder are steps of the target only if the decoder reads the target itself.
+    is_forced = not model.target_modality.is_scored_free_running
 
     def score_chunks() -> Iterator[tuple[slice, Floats]]:
-        chunks = forecast_chunks(model, part, part.target_steps, with_attention=True)
+        chunks = forecast_chunks(
+            model, part, part.target_steps, with_attention=not is_forced or on_chunk is not None,
+            decoding=decoding,
+        )  # fmt: skip
         for chunk in chunks:
             if on_chunk is not None:
                 on_chunk(chunk)
-            chunk.emit_attention(metrics.add)
+            if not is_forced:
+                chunk.emit_attention(metrics.add)
             yield chunk.places, chunk.values
 
     scores = scores_of(part.target_space, part)
@@ -134,7 +148,8 @@ def evaluate(
     for chunk in pair_with_targets(part, score_chunks()):
         scores.add_free_running(*chunk)
         own_metrics.add(*chunk[1:])
-    for chunk in pair_with_targets(part, teacher_forced_chunks(model, part)):
+    forced = teacher_forced_chunks(model, part, metrics.add if is_forced else None)
+    for chunk in pair_with_targets(part, forced):
         scores.add_teacher_forced(*chunk)
     return Evaluation(
         loss=scores.loss,
@@ -152,6 +167,7 @@ def evaluate(
             else Errors.of_sums(scores.sums, references.in_sample)
         ),
         plugin_metrics=own_metrics.results(),
+        alignment=metrics.links.result(),
     )
 
 
@@ -180,6 +196,7 @@ class _CrossAttentionMetrics:
     def __init__(self, part: Sequences) -> None:
         self.part = part
         self.metrics: AttentionMetricsAccumulator | None = None
+        self.links = AlignmentSums()
 
     def add(self, meaning: WeightSemantics, maps: Maps, places: slice) -> None:
         """Add the weights of some sequences. This method is an `AttentionCallback`."""
@@ -192,6 +209,8 @@ class _CrossAttentionMetrics:
         alignment = None if part.alignment is None else part.alignment[places]
         on_chunk = valid_mask(part.target_lengths[places], part.target_steps)
         self.metrics.add(maps["cross"], part.source_lengths[places], on_chunk, alignment)
+        if part.links is not None:
+            self.links.add(maps["cross"], part.links.select(places))
 
     def result(self) -> AttentionMetrics | None:
         """Return the metrics; None if no weights were added."""

@@ -2,29 +2,71 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from seqattn.analysis.evaluation.forecasts import free_run
 from seqattn.data import Sequences
-from seqattn.data.tokens import UNKNOWN, Tokens
+from seqattn.data.tokens import END, PAD, SPECIAL, UNKNOWN, Tokens
 from seqattn.errors import DataError, UsageError, counted
+from seqattn.models import AttentionMap
+from seqattn.models.decoding import GREEDY, Decoding, Results, decode, force, log_probabilities
 from seqattn.training import LoadedModel
+from seqattn.training.batches import to_tensors
 
 LINES_AT_ONCE = 256
 LONGEST_OUTPUT = 2
 """How many times longer than all training targets an output may be."""
 
 
+@dataclass(frozen=True)
+class TextOutput:
+    """One output of a model for one line.
+
+    In shapes, S is the number of source symbols and T the number of target symbols, with the end.
+
+    Attributes:
+        line: number of the line, from 1.
+        text: the output.
+        score: the score by which the outputs of a line are ordered; see
+            `seqattn.models.decoding.Results`.
+        source, target: the symbols of both sides, of the target with the end if it has one.
+        weights: (T, S) attention of the decoder that reads this output, the mean over layers and
+            heads; None if it was not requested or the model has none.
+    """
+
+    line: int
+    text: str
+    score: float
+    source: list[str]
+    target: list[str]
+    weights: NDArray[np.float32] | None = None
+
+    @property
+    def pharaoh(self) -> str:
+        """The source symbol with the largest weight for each target symbol but the end, as pairs
+        `source-target` from 0."""
+        if self.weights is None:
+            return ""
+        symbols = len(self.target) - (self.target[-1:] == [SPECIAL[END]])
+        largest = self.weights[:symbols].argmax(axis=-1).tolist()
+        return " ".join(f"{s}-{t}" for t, s in enumerate(largest))
+
+
 def translate(
     trained: LoadedModel, lines: Iterable[str], steps: int | None,
-    note: Callable[[str], None], *, name: str = "standard input",
-    at_once: int = LINES_AT_ONCE,
-) -> Iterator[str]:  # fmt: skip
-    """Yield the output of a model for each line, in order. The outputs of some lines are computed
-    together, and do not depend on each other.
+    note: Callable[[str], None], *, decoding: Decoding = GREEDY,
+    forced: Iterable[str] | None = None, with_attention: bool = False,
+    name: str = "standard input", at_once: int = LINES_AT_ONCE,
+) -> Iterator[TextOutput]:  # fmt: skip
+    """Yield the outputs of a model for each line, in order: one, or `decoding.n_best` with the best
+    first. The outputs of some lines are computed together, and do not depend on each other.
 
     Args:
         trained: the model, whose source and target are symbols.
@@ -32,11 +74,14 @@ def translate(
         steps: the maximum number of symbols of an output; None for twice the longest target of the
             training.
         note: a function that receives messages for the user.
+        decoding: how outputs are found.
+        forced: the output of each line, which the decoder then reads; None to find the outputs.
+        with_attention: whether the outputs have weights.
         name: the name of the source of the lines in messages.
         at_once: how many lines are read before their outputs are computed.
 
     Raises:
-        DataError: if a line has no symbol.
+        DataError: if a line has no symbol, or if there are not as many forced outputs as lines.
         UsageError: if the source or the target of the model is not made of symbols.
     """
     spec = trained.spec
@@ -45,6 +90,7 @@ def translate(
         raise UsageError("the model was not trained on symbols, so it cannot read lines of text.")
     steps = steps or LONGEST_OUTPUT * spec.target_length
     rest, first = iter(lines), 1
+    targets = None if forced is None else iter(forced)
     unknown, symbols = dict[str, None](), 0
     while chunk := list(islice(rest, at_once)):
         sources = [source.split(line.rstrip("\r\n")) for line in chunk]
@@ -53,21 +99,89 @@ def translate(
                 raise DataError(f"{name}, line {first + k}: is empty. Leave empty lines out.")
             symbols += sum(number == UNKNOWN for number in source.numbers(each, ends=False))
             unknown |= {symbol: None for symbol in each if symbol not in source.number_of}
-        part = _sources(sources, source, target, first)
+        given = None
+        if targets is not None:
+            given = [target.split(line.rstrip("\r\n")) for line in islice(targets, len(chunk))]
+            if len(given) < len(chunk):
+                raise DataError(
+                    f"{name} has {first - 1 + len(chunk)} lines or more, but the forced outputs"
+                    f" have only {first - 1 + len(given)}. Give one line for each."
+                )
+        part = _part_of(sources, given, source, target, first)
         spec.note_lengths(part.source_lengths, spec.target_length, note)
-        result = free_run(trained.model, part, steps, with_attention=False)
-        yield from (target.text(row) for row in result.values)
+        yield from _outputs(trained, part, sources, steps, decoding, given is not None,
+                            with_attention=with_attention, first=first)  # fmt: skip
         first += len(chunk)
+    if targets is not None and next(targets, None) is not None:
+        raise DataError(f"there are more forced outputs than lines in {name} ({first - 1}).")
     if unknown:
         shown = ", ".join(map(repr, list(unknown)[:5])) + (", ..." if len(unknown) > 5 else "")
         note(f"{name}: {counted(symbols, 'symbol')} unknown to the model: {shown}.")
 
 
-def _sources(sources: list[list[str]], source: Tokens, target: Tokens, first: int) -> Sequences:
+@torch.inference_mode()
+def _outputs(
+    trained: LoadedModel, part: Sequences, sources: list[list[str]], steps: int,
+    decoding: Decoding, is_forced: bool, *, with_attention: bool, first: int,
+) -> list[TextOutput]:  # fmt: skip
+    """Return the outputs for the lines of a part. The first line has the number `first`."""
+    model, target = trained.model, trained.spec.target
+    assert isinstance(target, Tokens)
+    parameter = next(model.parameters())
+    batch = to_tensors(part, parameter.device, parameter.dtype)
+    if is_forced:
+        outputs = force(model, batch.source, batch.source_lengths, batch.target,
+                        with_attention=False).values  # fmt: skip
+        gained = log_probabilities(outputs).gather(-1, batch.target)
+        if batch.target_keep is not None:
+            gained = gained.masked_fill(~batch.target_keep.unsqueeze(-1), 0)
+        log_probs = gained.sum(dim=(-2, -1)).unsqueeze(-1)
+        found = Results(batch.target.mT, log_probs, log_probs)
+    else:
+        found = decode(model, batch.source, batch.source_lengths, steps, decoding, first - 1)
+    N, M, T = found.symbols.shape
+    maps: tuple[AttentionMap, ...] = ()
+    if with_attention:
+        repeated = [None if x is None else x.repeat_interleave(M, 0)
+                    for x in (batch.source, batch.source_lengths)]  # fmt: skip
+        assert repeated[0] is not None
+        read = found.symbols.reshape(N * M, T, 1)
+        maps = force(model, repeated[0], repeated[1], read).attention
+    weights = _mean_weights(maps)
+    results = list[TextOutput]()
+    for n, m in np.ndindex(N, M):
+        score, numbers = float(found.scores[n, m]), found.symbols[n, m].cpu().numpy()
+        if math.isinf(score):
+            continue
+        length = int((numbers != PAD).sum())
+        shown = [target.symbols[k] for k in numbers[:length]]
+        own = None if weights is None else weights[n * M + m, :length, : len(sources[n])]
+        text = target.text(numbers)
+        results.append(TextOutput(first + n, text, score, sources[n], shown, own))
+    return results
+
+
+def _mean_weights(maps: tuple[AttentionMap, ...]) -> NDArray[np.float32] | None:
+    """Return the mean weights (N, T, S) over the layers and heads of the cross-attention, or None
+    without it."""
+    cross: list[Tensor] = [one.weights.mean(dim=-3) for one in maps if one.kind == "cross"]
+    if not cross:
+        return None
+    mean: NDArray[np.float32] = torch.stack(cross).mean(dim=0).float().cpu().numpy()
+    return mean
+
+
+def _part_of(
+    sources: list[list[str]], targets: list[list[str]] | None, source: Tokens, target: Tokens,
+    first: int,
+) -> Sequences:  # fmt: skip
     numbers, lengths = source.pad(sources, ends=False)
     n = len(sources)
+    outputs, output_lengths = np.zeros((n, 0, 1), dtype=np.int64), np.zeros(n, dtype=np.int64)
+    if targets is not None:
+        outputs, output_lengths = target.pad(targets, ends=True)
     return Sequences(
-        numbers, lengths, np.zeros((n, 0, 1), dtype=np.int64), np.zeros(n, dtype=np.int64),
-        source.names, tuple(str(first + k) for k in range(n)), target_features=target.names,
-        source_space=source, target_space=target,
+        numbers, lengths, outputs, output_lengths, source.names,
+        tuple(str(first + k) for k in range(n)),
+        target_features=target.names, source_space=source, target_space=target,
     )  # fmt: skip
