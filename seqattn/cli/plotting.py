@@ -123,7 +123,13 @@ def plot_attention(
 
     input_file, examples = source.input_file, 1 if view.grid else view.examples
     source.check()
-    _check_film(view, maps, input_file)
+    # If `--epochs` is given, check that the other options can be combined with it.
+    others = view.grid or view.terminal or input_file is not None
+    if view.epochs and (others or maps.kind != "cross"):
+        raise UsageError(
+            "--epochs draws the recorded weights of the run's probe sequences; it can be combined"
+            " with --layer, --head, --examples, --output and --format only."
+        )
     _check_picture(picture, maps, view)
     check_outputs({"--output": picture.output}, protected_files(run, input_file))
     if steps is not None and input_file is None:
@@ -148,20 +154,6 @@ def plot_attention(
         name_parts += [*maps.name_parts, *(["grid"] if view.grid else [])]
         _draw_maps(weights, titles, examples, maps, as_grid=view.grid,
                    target=picture.path(output_folder, name_parts))  # fmt: skip
-
-
-def _check_film(view: ViewOptions, maps: MapOptions, input_file: Path | None) -> None:
-    """If `--epochs` is given, check that the other options can be combined with it.
-
-    Raises:
-        UsageError: if an option cannot be combined with `--epochs`.
-    """
-    others = view.grid or view.terminal or input_file is not None
-    if view.epochs and (others or maps.kind != "cross"):
-        raise UsageError(
-            "--epochs draws the recorded weights of the run's probe sequences; it can be combined"
-            " with --layer, --head, --examples, --output and --format only."
-        )
 
 
 def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) -> None:

@@ -166,8 +166,8 @@ def print_comparison(outcome: ComparisonResult) -> None:
 def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
     """Print a table with a row for each variant.
 
-    On a narrow terminal, the table omits less important columns and the middle of long names.
-    Numbers are never shortened. If there is only one variant, the table has no column of names.
+    On a narrow terminal, the table omits less important columns and folds long names. Numbers are
+    never shortened. If there is only one variant, the table has no column of names.
     """
     from rich.cells import cell_len
     from rich.table import Table
@@ -189,11 +189,11 @@ def print_variants(title: str, variants: Sequence[VariantResult]) -> None:
         ):
             columns.pop()
         widths = _widths(columns, wrapped=True)
-        names = [_shorten_middle(name, max(room - sum(widths), MIN_NAME_WIDTH)) for name in names]
+        longest = min(longest, max(room - sum(widths), MIN_NAME_WIDTH))
     table = Table(title=title, title_justify="left")
     cells: list[Sequence[str]] = [column[1:] for column in columns]
     if names:
-        table.add_column(names[0], width=max(map(cell_len, names)))
+        table.add_column(names[0], width=longest, overflow="fold")
         cells.insert(0, names[1:])
     for column, width in zip(columns, widths, strict=True):
         table.add_column(column[0], justify="right", width=width - FRAME_WIDTH)
@@ -218,25 +218,6 @@ def _widths(columns: Sequence[Sequence[str]], *, wrapped: bool = False) -> list[
         FRAME_WIDTH + max(map(len, [*(heading.split() if wrapped else [heading]), *cells]))
         for heading, *cells in columns
     ]
-
-
-def _shorten_middle(name: str, width: int) -> str:
-    """Replace the middle of a name with an ellipsis if the name is longer than `width`.
-
-    Both ends remain, because the names of variants often have the same beginning or the same end.
-    """
-    from rich.cells import cell_len
-
-    left, right = name, ""
-    while cell_len(left) + cell_len(right) > width - 1 and cell_len(name) > width:
-        if cell_len(left) >= cell_len(right) and right:
-            left = left[:-1]
-        elif right:
-            right = right[1:]
-        else:
-            half = len(name) // 2
-            left, right = name[:half], name[half:]
-    return f"{left}…{right}" if right else name
 
 
 def print_evaluation(scored: Mapping[str, Any], title: str) -> None:

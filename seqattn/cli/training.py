@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from seqattn.config import Config
     from seqattn.experiments.job import Job
     from seqattn.runs import RunFolder
-    from seqattn.training import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,9 @@ def train_command(
     with (
         defer_stop_signals() as stop_request,
         join_process_group(device, seeds.seeds, stop_request) as processes,
-        show_progress(name, quiet or _is_worker(processes), stop_request) as callbacks,
+        show_progress(
+            name, quiet or (processes is not None and processes.rank > 0), stop_request
+        ) as callbacks,
     ):
         from seqattn import experiments
         from seqattn.runs import RunFolder
@@ -156,10 +157,6 @@ def _before_writing(
         check_run_exists(folder)
     if many:
         experiments.create_seed_folders(configs)
-
-
-def _is_worker(processes: ProcessGroup | None) -> bool:
-    return processes is not None and processes.rank > 0
 
 
 def _print_results(jobs: Sequence[Job], folder: Path, *, many: bool) -> None:

@@ -10,7 +10,6 @@ from seqattn.cli.argument_checks import require_attention
 from seqattn.cli.output import note
 
 if TYPE_CHECKING:
-    from seqattn.analysis.evaluation.inputs import InputReader
     from seqattn.data import Sequences
 
 
@@ -65,7 +64,12 @@ def read_weights(
     if input_file is None:
         part = load_splits(trained).test
     else:
-        part = _read_first_sources(inputs.input_reader(trained, overrides), input_file, examples)
+        parts: list[Sequences] = []
+        for _, sequences, _ in inputs.input_reader(trained, overrides).read_sources(input_file):
+            parts.append(sequences)
+            if sum(map(len, parts)) >= examples:
+                break
+        part = inputs.join_sources(parts)
     part = part.select(slice(0, examples))
     steps = steps or trained.spec.target_length
     trained.spec.note_lengths(part.source_lengths, steps, note)
@@ -75,15 +79,3 @@ def read_weights(
     titles = sequence_titles(arrays, "sequence" if is_own else "test")
     output_folder = folder.path if folder.is_run else checkpoint.parent
     return weights, titles, ["attention", "input" if is_own else checkpoint.stem], output_folder
-
-
-def _read_first_sources(reader: InputReader, file: Path, count: int) -> Sequences:
-    """Read chunks of a file until they contain at least `count` sequences or the file ends."""
-    from seqattn.cli.inputs import join_sources
-
-    parts: list[Sequences] = []
-    for _, sequences, _ in reader.read_sources(file):
-        parts.append(sequences)
-        if sum(map(len, parts)) >= count:
-            break
-    return join_sources(parts)

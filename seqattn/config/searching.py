@@ -8,7 +8,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,18 +123,14 @@ class Search:
         """The number of combinations of values; infinite if there is a range of real numbers."""
         return math.prod(each.size for each in self.ranges)
 
-    def as_plain(self) -> dict[str, Any]:
-        """Return JSON-serializable data that identify the search. The data consist of the ranges
-        and of all config values that the trials have in common, except the key `name`."""
-        shared = {
+    def shared_values(self) -> dict[str, Any]:
+        """Return the config values that the trials have in common, except the key `name`, by dotted
+        key."""
+        return {
             path: value
             for at, value in leaves(as_plain(self.base))
             if not (path := ".".join(at)).startswith(tuple(f"{key}." for key in self.paths))
             and path not in (*self.paths, "name")
-        }
-        return {
-            "config": shared,
-            "ranges": [asdict(each) | {"values": list(each.values)} for each in self.ranges],
         }
 
 
@@ -170,7 +166,13 @@ def plan_search(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> S
         except ConfigError as error:
             mistakes.append(str(error))
             continue
-        mistakes += _check_nesting(found.path, ranges)
+        pairs = [sorted((found.path, each.path), key=len) for each in ranges]
+        mistakes += [
+            f"--search {inner}: is a part of {outer}, which is also searched. Search only {outer},"
+            " with complete values."
+            for outer, inner in pairs
+            if inner.startswith(f"{outer}.")
+        ]
         mistakes += [
             f"{origin}: has no effect, because --search {found.path} sets this key. Give only one"
             " of the two."
@@ -206,17 +208,6 @@ def _check_key(key: str, ranges: Sequence[Range], path: Path) -> None:
         )
     if key in {each.path for each in ranges}:
         raise ConfigError(f"--search {key}: is given twice.")
-
-
-def _check_nesting(key: str, ranges: Sequence[Range]) -> list[str]:
-    """Return a mistake if both a key and a section that contains the key are searched."""
-    pairs = [sorted((key, each.path), key=len) for each in ranges]
-    return [
-        f"--search {inner}: is a part of {outer}, which is also searched. Search only {outer}, with"
-        " complete values."
-        for outer, inner in pairs
-        if inner.startswith(f"{outer}.")
-    ]
 
 
 def _to_integer_range(found: Range, config: TrialConfig) -> Range:

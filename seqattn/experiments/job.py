@@ -37,15 +37,12 @@ class Callbacks:
         stop: function that returns the number of the signal that requests a stop, or 0. Training
             calls this function after each step, between groups of runs, and between pictures. Once
             the result is not 0, it must not become 0 again.
-        run_info: function that is called before a single run starts. Its argument contains the
-            seed and the noise floor of the run.
     """
 
     begin: Callable[[int, int], None] = lambda done, epochs: None
     epoch: Callable[[EpochRecord], None] = lambda record: None
     message: Callable[[str], None] = lambda line: None
     stop: Callable[[], int] = lambda: 0
-    run_info: Callable[[Mapping[str, Any]], None] = lambda run_info: None
 
 
 @dataclass(frozen=True)

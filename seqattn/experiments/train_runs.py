@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from seqattn.config import Config
-from seqattn.data.baselines import forecast_mse
 from seqattn.errors import NonFiniteError, UsageError
 from seqattn.experiments.distributed import share_start
 from seqattn.experiments.group_training import Resources, train_group
@@ -225,12 +224,6 @@ def _show_ended_runs(jobs: Sequence[Job], callbacks: Callbacks) -> None:
 
 
 def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
-    if len(pending) == 1:
-        (job,) = pending
-        part, floor = job.data.validation, None
-        if part.ideal is not None:
-            floor = forecast_mse(part.ideal, part, part.target_space.scale)
-        callbacks.run_info({"seed": job.config.seed, "noise_floor": floor})
     finished = sum(job.position[0] for job in pending)
     callbacks.begin(finished, sum(job.config.training.epochs for job in pending))
 

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from seqattn.runs.checkpoint_file import VERSION
 from seqattn.runs.checksummed import load_checksummed
 from seqattn.runs.storage import read_arrays
 
-Arrays = Mapping[str, NDArray[Any]]
 SECONDS_COLUMN = METRICS.index("seconds")
 """Column of the wall time in `metrics.csv` and in the history of a checkpoint."""
 
@@ -107,79 +106,35 @@ def first_difference(one: RunFolder, other: RunFolder) -> tuple[int, str | None]
         the number of tensors, values and files that were compared, and a description of the first
         difference, or None if there is no difference.
     """
-    (metadata, tensors), (other_metadata, other_tensors) = (
-        load_checksummed(folder.last, VERSION) for folder in (one, other)
-    )
-    compared, difference = _first_array_difference(
-        _without_wall_times(tensors), _without_wall_times(other_tensors), "one checkpoint"
-    )
-    if difference is not None:
-        return compared, difference
-    for key in sorted(metadata.keys() | other_metadata.keys()):
-        if key != "seconds":
-            compared += 1
-            values = metadata.get(key), other_metadata.get(key)
-            texts = [json.dumps(value, sort_keys=True) for value in values]  # 0.0 is not -0.0
-            if texts[0] != texts[1]:
-                return compared, f"{key} is {values[0]!r} in one and {values[1]!r} in the other"
-    compared += 1
-    if one.best.read_bytes() != other.best.read_bytes():
-        return compared, "best.safetensors differs"
-    metrics = [
-        [record.as_row()[:SECONDS_COLUMN] for record in folder.read_metrics()]
-        for folder in (one, other)
-    ]
-    compared += 1
-    if metrics[0] != metrics[1]:
-        return compared, "metrics.csv differs"
-    paths = (one.predictions, other.predictions), (one.attention, other.attention)
-    for path, other_path in paths:
-        if path.exists() != other_path.exists():
-            return compared, f"{path.name} is in one run only"
-        if not path.exists():
+    ours, theirs = _compared_values(one), _compared_values(other)
+    for compared, name in enumerate(dict.fromkeys([*ours, *theirs]), 1):
+        if name not in ours or name not in theirs:
+            return compared, f"{name} is in one run only"
+        a, b = ours[name], theirs[name]
+        if (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()):
             continue
-        count, difference = _first_array_difference(
-            read_arrays(path), read_arrays(other_path), f"one {path.name}", f" in {path.name}"
-        )
-        compared += count
-        if difference is not None:
-            return compared, difference
-    return compared, None
+        if a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind not in "iuf":
+            return compared, f"{name} differs"
+        with np.errstate(invalid="ignore"):
+            gaps = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        gap = float(gaps[np.isfinite(gaps)].max(initial=0))
+        return compared, f"{name} differs by up to {gap:.3g}"
+    return len(ours), None
 
 
-def _without_wall_times(tensors: Arrays) -> Arrays:
-    """Return the tensors of a checkpoint, with 0 for each wall time in the history."""
-    return {
-        name: np.where(np.arange(tensor.shape[1]) == SECONDS_COLUMN, 0, tensor)
-        if name == "history" else tensor
-        for name, tensor in tensors.items()
-    }  # fmt: skip
-
-
-def _first_array_difference(
-    arrays: Arrays, other_arrays: Arrays, place: str, where: str = ""
-) -> tuple[int, str | None]:
-    """Compare arrays by name bit by bit; see `first_difference`. The message is "NAME is in PLACE
-    only", or the name and `where`."""
-    if unmatched := sorted(arrays.keys() ^ other_arrays.keys()):
-        return 0, f"{unmatched[0]} is in {place} only"
-    for compared, name in enumerate(sorted(arrays), 1):
-        if (how := _difference(arrays[name], other_arrays[name])) is not None:
-            return compared, f"{name}{where} differs{how}"
-    return len(arrays), None
-
-
-def _difference(a: NDArray[Any], b: NDArray[Any]) -> str | None:
-    """Return how two arrays differ, as text after "differs", or None if all bits are equal."""
-    if a.shape != b.shape:
-        return " in shape"
-    if a.dtype != b.dtype:
-        return " in dtype"
-    if a.tobytes() == b.tobytes():
-        return None
-    if a.dtype.kind not in "iuf":
-        return ""
-    with np.errstate(invalid="ignore"):
-        gaps = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    gap = float(gaps[np.isfinite(gaps)].max(initial=0))
-    return f" by up to {gap:.3g}" if gap else " in the sign of a zero, in a NaN or in an infinity"
+def _compared_values(folder: RunFolder) -> dict[str, NDArray[Any]]:
+    """Return everything that must be equal in two runs, by name. Values of the metadata are JSON
+    texts, in which 0.0 is not -0.0."""
+    metadata, found = load_checksummed(folder.last, VERSION)
+    is_time = np.arange(found["history"].shape[1]) == SECONDS_COLUMN
+    found["history"] = np.where(is_time, 0, found["history"])
+    for key, value in metadata.items():
+        if key != "seconds":
+            found[key] = np.array(json.dumps(value, sort_keys=True))
+    found[folder.best.name] = np.frombuffer(folder.best.read_bytes(), np.uint8)
+    rows = [record.as_row()[:SECONDS_COLUMN] for record in folder.read_metrics()]
+    found[folder.metrics.name] = np.array(rows)
+    for path in (folder.predictions, folder.attention):
+        if path.exists():
+            found |= {f"{key} in {path.name}": array for key, array in read_arrays(path).items()}
+    return found

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -90,24 +90,10 @@ class Manifest(_Stored):
     resample_data: bool = False
 
 
-class StoredRange(_Stored):
-    """The schema of a range of a search; see `seqattn.config.searching.Range`."""
-
-    path: Text
-    kind: Literal["uniform", "log", "choice"]
-    low: float
-    high: float
-    whole: bool
-    values: list[Any]
-
-
 class StoredSearch(_Stored):
-    """The schema of `tune.json`."""
+    """The schema of `tune.json`, which also contains the values that identify the search."""
 
-    ranges: Annotated[list[StoredRange], Field(min_length=1)]
-    config: dict[str, Any] = {}
-    data: list[str] = []
-    study: str | None = None
+    study: Text
 
 
 def write_summary(path: Path, content: Mapping[str, Any]) -> None:

@@ -38,12 +38,9 @@ def test_a_search_does_not_continue_with_a_changed_plugin(tmp_path: Path) -> Non
     changed = search_module.search_identity(with_plugin(asked, "/a/my.py", "2"))
     with pytest.raises(UsageError) as caught:
         search_module.check_folder(folder, changed)
-    assert f"SHA-256 of plugin my.py: {'1' * 64} -> {'2' * 64}" in str(caught.value)
-    with pytest.raises(UsageError, match=f"plugin my.py: {'1' * 64} -> none"):
+    assert f"SHA-256 of the plugins: ['{'1' * 64}'] -> ['{'2' * 64}']" in str(caught.value)
+    with pytest.raises(UsageError, match="SHA-256 of the plugins: .* -> none"):
         search_module.check_folder(folder, search_module.search_identity(asked))
-    (folder / "tune.json").write_text(json.dumps({"study": "1", **before, "plugins": 5}))
-    with pytest.raises(UsageError, match="the stored digests of the plugins cannot be read"):
-        search_module.check_folder(folder, before)
     (folder / "tune.json").write_text(json.dumps({"study": "1", **before}))
     for path in ("/b/my.py", "/a/renamed.py"):  # the same content at another place
         same = search_module.search_identity(with_plugin(asked, path, "1"))

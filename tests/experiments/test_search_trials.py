@@ -208,7 +208,7 @@ def test_other_content_of_a_data_file_is_refused(trainer: Trainer, tmp_path: Pat
 
     tuning.tune(asked(), tmp_path, 1)
     file.write_text("\n".join(["sequence,step,x", *rows]).replace("0,0,0", "0,0,9"))
-    with pytest.raises(UsageError, match="the content of the data files changed"):
+    with pytest.raises(UsageError, match="another search: SHA-256 of the data"):
         tuning.tune(asked(), tmp_path, 2)
     assert len(trainer.configs) == 1
 

@@ -194,7 +194,6 @@ def _named(home: Path, word: str, made: Path) -> None:
     from seqattn.plots.run_pictures import attention_picture, predictions_picture
     from seqattn.runs import attention_arrays
     from seqattn.runs.array_files import sequence_titles
-    from seqattn.runs.checkpoint_file import describe_checkpoint
     from seqattn.training import load_model
 
     lines = [
@@ -214,8 +213,6 @@ def _named(home: Path, word: str, made: Path) -> None:
     _best(checkpoint, weights, config, spec)
     read = load_model(checkpoint)
     assert read.spec.source_features == part.features
-    described = describe_checkpoint(checkpoint)
-    assert word in described["layout"]["source"]["names"]
     shown = escape_controls(word)
     assert "\x1b" not in shown and "\u202e" not in shown
     arrays = forecast_arrays(part, part.target, with_target=True)

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePath
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqattn.config import OwnFile
-from seqattn.config.searching import Range, Search
+from seqattn.config.searching import Search
 from seqattn.data import load_data
 from seqattn.errors import CheckpointError, StorageError, UsageError, install_command
 from seqattn.experiments import Callbacks, choose_device
@@ -113,21 +113,21 @@ def tune(
 
 
 def search_identity(search: Search) -> dict[str, Any]:
-    """Return the values that all calls of one search have in common: the config, the ranges, the
-    digests of the data, and the digest of each plugin by its name."""
-    plain = search.as_plain()
-    config = {key: value for key, value in plain["config"].items()
-              if key not in MUTABLE_ON_RESUME or key == "training.epochs"}  # fmt: skip
+    """Return the values that all calls of one search have in common, by name: the values of the
+    config, the ranges, the digests of the data, and the digest of each plugin."""
+    changeable = {*MUTABLE_ON_RESUME, "plugins"} - {"training.epochs"}
+    shared = search.shared_values()
+    identity = {key: value for key, value in shared.items() if key not in changeable}
+    for param_range in search.ranges:
+        identity[f"--search {param_range.path}"] = param_range.as_text()
     section = search.base.data  # the keys of data files cannot be searched
-    digests = list(load_data(section).digests) if isinstance(section, OwnFile) else []
-    plugins = {  # by module, or by file name without the folder; None if the source is unknown
-        plugin.module or PurePath(str(plugin.path)).name: plugin.sha256
-        for plugin in search.base.plugins
-    }
-    identity: dict[str, Any] = json.loads(
-        json.dumps({**plain, "config": config, "data": digests, "plugins": plugins})
-    )
-    return identity
+    if isinstance(section, OwnFile):
+        identity["SHA-256 of the data"] = list(load_data(section).digests)
+    digests = sorted(str(plugin.sha256) for plugin in search.base.plugins)
+    if digests:
+        identity["SHA-256 of the plugins"] = digests
+    found: dict[str, Any] = json.loads(json.dumps(identity))
+    return found
 
 
 def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -183,45 +183,13 @@ def write_manifest(
 
 def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place: str) -> None:
     """Check that a stored search is the same as the new search."""
-    if not stored.keys() >= {"config", "ranges", "data", "plugins"}:
-        raise UsageError(
-            f"{place}: does not contain the config of a search. Nothing in it was changed. Choose"
-            " another --name."
-        )
-    old_ranges, new_ranges = (_range_texts(side["ranges"]) for side in (stored, new))
-    changes = [*_changes(stored["config"], new["config"])]
-    changes += _changes(old_ranges, new_ranges, "--search ")
-    changes += _plugin_changes(stored, new)
-    if stored["data"] != new["data"]:
-        changes.append("the content of the data files changed")
+    changes = [
+        f"{key}: {stored.get(key, 'none')} -> {new.get(key, 'none')}"
+        for key in sorted((stored.keys() | new.keys()) - {"study"})
+        if key not in stored or key not in new or stored[key] != new[key]
+    ]
     if changes:
         raise UsageError(
             f"{place}: contains another search: {'; '.join(changes)}. Nothing in it was"
             " changed. Choose another --name."
         )
-
-
-def _changes(stored: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield `key: old -> new` for each key that differs."""
-    for key in sorted(stored.keys() | new.keys()):
-        if key not in stored or key not in new or stored[key] != new[key]:
-            old, now = ("none" if side.get(key) is None else side[key] for side in (stored, new))
-            yield f"{prefix}{key}: {old} -> {now}"
-
-
-def _plugin_changes(stored: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a text with both digests for each plugin whose digest only one of two searches has."""
-    old, now = stored["plugins"], new["plugins"]
-    if not isinstance(old, Mapping):
-        yield "the stored digests of the plugins cannot be read"
-        return
-    only_old = {name: sha256 for name, sha256 in old.items() if sha256 not in now.values()}
-    only_now = {name: sha256 for name, sha256 in now.items() if sha256 not in old.values()}
-    yield from _changes(only_old, only_now, "SHA-256 of plugin ")
-
-
-def _range_texts(ranges: list[Mapping[str, Any]]) -> dict[str, str]:
-    try:
-        return {fields["path"]: Range(**fields).as_text() for fields in ranges}
-    except (TypeError, KeyError, ValueError):
-        return {"": "cannot be read"}

@@ -37,7 +37,15 @@ def input_form(trained: LoadedModel) -> dict[str, Any]:
         settings.append("data.layout=long")
     series = _series_column(config, reading, settings, is_wide)
     time, interval = _time_column(trained, config, reading, settings, is_wide)
-    settings += _text_settings(config)
+    written = {"format": ("csv", "auto"), "header": (True, None), "comment": (None,),
+               "skip_rows": (0,), "encoding": (None, "utf-8")}  # fmt: skip
+    values = {"format": "csv", "header": "true", "comment": "null", "skip_rows": "0",
+              "encoding": "utf-8"}  # fmt: skip
+    settings += [
+        f"data.{key}={values[key]}"
+        for key, fine in written.items()
+        if getattr(config, key) not in fine
+    ]
     return {
         "series": series, "time": time, "interval": interval,
         "delimiter": config.delimiter or ",",
@@ -94,19 +102,6 @@ def _time_column(
         return columns[0], int(frequency.step)
     settings.append("data.time=null")
     return None, 1
-
-
-def _text_settings(config: OwnFile) -> list[str]:
-    """Return the settings that replace options of the config that do not fit the saved file."""
-    written = {"format": ("csv", "auto"), "header": (True, None), "comment": (None,),
-               "skip_rows": (0,), "encoding": (None, "utf-8")}  # fmt: skip
-    values = {"format": "csv", "header": "true", "comment": "null", "skip_rows": "0",
-              "encoding": "utf-8"}  # fmt: skip
-    return [
-        f"data.{key}={values[key]}"
-        for key, fine in written.items()
-        if getattr(config, key) not in fine
-    ]
 
 
 def _words(config: OwnFile, features: tuple[str, ...]) -> dict[str, list[str]]:

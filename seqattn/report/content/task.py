@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
-
-from numpy.typing import NDArray
+from collections.abc import Sequence
+from typing import assert_never
 
 from seqattn.config import (
     Config,
@@ -66,7 +64,15 @@ def describe_task_of(folder: RunFolder, config: Config | None) -> str:
     if not isinstance(config.data, OwnFile):
         return describe_task(config.data)
     try:
-        return _describe_own(folder.read_predictions())
+        predictions = folder.read_predictions()
+        features = [str(name) for name in predictions["features"]]
+        targets = [str(name) for name in predictions["said"]]
+        sources, steps = (predictions[f"{side}_lengths"] for side in ("source", "target"))
+        return (
+            f"The source has {_range(sources.min(), sources.max())} steps of {_names(features)};"
+            f" the forecast must continue {'them' if targets == features else _names(targets)} for"
+            f" {_range(steps.min(), steps.max())} steps."
+        )
     except CheckpointError:
         return ""
 
@@ -175,17 +181,6 @@ def _describe_noise(
             return " Random noise moves the repeated key a little."
         case _:
             return " Random noise moves the true points a little."
-
-
-def _describe_own(predictions: Mapping[str, NDArray[Any]]) -> str:
-    features = [str(name) for name in predictions["features"]]
-    targets = [str(name) for name in predictions["said"]]
-    sources, steps = (predictions[f"{side}_lengths"] for side in ("source", "target"))
-    return (
-        f"The source has {_range(sources.min(), sources.max())} steps of {_names(features)}; the"
-        f" forecast must continue {'them' if targets == features else _names(targets)} for"
-        f" {_range(steps.min(), steps.max())} steps."
-    )
 
 
 def _range(low: int | None, high: int) -> str:

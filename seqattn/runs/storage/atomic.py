@@ -10,7 +10,6 @@ import contextlib
 import errno
 import json
 import os
-import re
 import socket
 import stat
 import sys
@@ -35,9 +34,6 @@ _creation = threading.RLock()
 """The lock for creating a temporary file, which `remove_unfinished` never releases."""
 LOCK_NAME = ".lock"
 """The name of the lock file in a folder."""
-DESCRIPTORS = re.compile(r"/dev/fd|/proc/(self|thread-self|\d+)/fd")
-MAX_LINKS = 40
-"""The maximum number of symbolic links to follow, as in Linux."""
 
 
 @dataclass(frozen=True)
@@ -412,8 +408,8 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
     """Open an output file for writing in several pieces.
 
     When the block ends, a regular file is replaced atomically. Symbolic links are followed, so the
-    linked file is replaced and the links are kept. Any other output (a pipe, a device, or an open
-    descriptor such as /dev/stdout) is written directly, so a reader may see an incomplete file.
+    linked file is replaced and the links are kept. Any other output (a pipe or a device) is written
+    directly, so a reader may see an incomplete file.
 
     Raises:
         OSError: if the file cannot be written.
@@ -421,15 +417,13 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    descriptor = _descriptor(path)
-    if descriptor is None and (not path.exists() or path.is_file()):
+    if not path.exists() or path.is_file():
         with open_atomic(Path(os.path.realpath(path))) as file:
             yield file
         return
     sys.stdout.flush()  # earlier prints come first if the file is standard output
     try:
-        target = path if descriptor is None else os.dup(descriptor)
-        with open(target, "wb") as file:  # noqa: PTH123  (may be a descriptor)
+        with path.open("wb") as file:
             yield file
     except BrokenPipeError:  # otherwise, the error would look like an error of stdout
         raise StorageError(
@@ -483,21 +477,3 @@ def _same_file(one: Path, other: Path) -> bool:
         return one.samefile(other) and (one.is_file() or one.is_dir())
     except OSError:
         return os.path.realpath(one) == os.path.realpath(other)
-
-
-def _descriptor(path: Path) -> int | None:
-    """Return the open descriptor of this process that a path such as /dev/stdout names, or None if
-    the path does not name a descriptor.
-
-    The caller writes to the descriptor instead of opening the path. If the descriptor is redirected
-    to a regular file, opening the path would truncate the file.
-    """
-    for _ in range(MAX_LINKS):
-        parent = os.path.realpath(path.parent)
-        if DESCRIPTORS.fullmatch(parent) and path.name.isdigit():
-            is_ours = parent in ("/dev/fd", f"/proc/{os.getpid()}/fd")
-            return int(path.name) if is_ours else None
-        if not path.is_symlink():
-            return None
-        path = path.parent / path.readlink()
-    return None
