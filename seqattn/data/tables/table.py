@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqattn.data.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.json_lines import check_json_lines
-from seqattn.data.reading import Reading
-from seqattn.data.setting_names import setting
+from seqattn.data.reading import Reading, setting
 from seqattn.data.tables.connection import (
     connect,
     literal,
