@@ -251,7 +251,7 @@ class FastWeightsModel(Seq2SeqModel):
             if t == 0 or all_forced[t]:
                 projected = known.select(-2, t)
             else:
-                x = modality.feed(values[-1], None if u is None else u[..., t])
+                x = modality.feed(values[-1], u, t)
                 if any_forced[t]:
                     x = select_decoder_input(teacher_forcing, read, x, t)
                 projected = self.decoder_input(modality.embed(x))

@@ -165,12 +165,13 @@ class Modality(nn.Module, ABC):
         not sampled."""
         return None
 
-    def feed(self, outputs: Tensor, u: Tensor | None) -> Tensor:
-        """Return the steps (..., N, F) that outputs (..., N, output_width) feed back in training.
+    def feed(self, outputs: Tensor, u: Tensor | None, step: int) -> Tensor:
+        """Return the inputs (..., N, F) of a step in training that the previous outputs determine.
 
         Args:
-            outputs: the outputs of a step.
-            u: the numbers of this step from `draw_feedback`, (..., N).
+            outputs: the outputs (..., N, output_width) of the previous step.
+            u: the result of `draw_feedback`.
+            step: the step that gets the inputs.
         """
         return self.read(outputs)
 
@@ -316,11 +317,11 @@ class TokenModality(Modality):
     def draw_feedback(self, rng: RNG | None, N: int, T: int) -> Tensor | None:
         return rng.uniform("feedback", N, T) if rng is not None and self.samples_feedback else None
 
-    def feed(self, outputs: Tensor, u: Tensor | None) -> Tensor:
+    def feed(self, outputs: Tensor, u: Tensor | None, step: int) -> Tensor:
         if u is None:
             return self.read(outputs)
         cumulative = outputs[..., END:].detach().softmax(dim=-1).cumsum(dim=-1)
-        place = (cumulative < u.unsqueeze(-1) * cumulative[..., -1:]).sum(dim=-1, keepdim=True)
+        place = (cumulative < u[..., step, None] * cumulative[..., -1:]).sum(dim=-1, keepdim=True)
         return place.clamp(max=cumulative.shape[-1] - 1) + END
 
     def embed(self, steps: Tensor) -> Tensor:

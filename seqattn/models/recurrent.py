@@ -184,7 +184,7 @@ class RecurrentModel(Seq2SeqModel):
         modality, (N, S, _) = self.source_modality, source.shape[-3:]
         embedded = modality.embed(modality.drop_words(source, rng))
         factors = modality.embedding_dropout(rng, N, S, self.output.weight)
-        embedded = embedded if factors is None else embedded * factors
+        embedded = _drop(embedded, factors, slice(None))
         states, cells = self.encode_states(embedded, source_lengths, rng)
         memory = None if self.attention is None else self.attention.precompute_memory(states, keep)
         last = source.select(-2, -1)
@@ -237,8 +237,7 @@ class RecurrentModel(Seq2SeqModel):
         embedded = modality.embed(shift_right(start.start_token, read, forced))
         factors = modality.embedding_dropout(rng, lead[-1], T, self.output.weight)
         u = modality.draw_feedback(rng, lead[-1], T)
-        if factors is not None:
-            embedded = embedded * factors[..., [0, *forced], :]
+        embedded = _drop(embedded, factors, [0, *forced])
         projected = dict(zip([0, *forced], decoder.project_steps(embedded), strict=True))
 
         state, values, attended = start.state, list[Tensor](), list[AttentionOutput]()
@@ -246,15 +245,12 @@ class RecurrentModel(Seq2SeqModel):
         for (first, last, feed), skip in zip(plan, skips, strict=True):
             # All inputs of a segment are known, so the segment is decoded in one call.
             if first > 0:
-                u_of_step = None if u is None else u[..., first]
-                decoder_input = modality.feed(values[-1].select(-2, -1), u_of_step)
+                decoder_input = modality.feed(values[-1].select(-2, -1), u, first)
                 if feed == "mixed":
                     decoder_input = select_decoder_input(
                         teacher_forcing, read, decoder_input, first
                     )
-                embedded = modality.embed(decoder_input)
-                if factors is not None:
-                    embedded = embedded * factors[..., first, :]
+                embedded = _drop(modality.embed(decoder_input), factors, first)
                 projected[first] = decoder.project(embedded)
             inputs = [projected[t] for t in range(first, last)]
             output, attention, state = self._decode(
@@ -427,6 +423,11 @@ class RecurrentModel(Seq2SeqModel):
     ) -> AttentionOutput:
         assert self.attention is not None and memory is not None
         return self.attention.attend(queries, memory, state.prev_weights, u)
+
+
+def _drop(embedded: Tensor, factors: Tensor | None, steps: int | list[int] | slice) -> Tensor:
+    """Multiply embedded steps by the dropout factors (..., N, L, E) of these steps."""
+    return embedded if factors is None else embedded * factors[..., steps, :]
 
 
 def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:

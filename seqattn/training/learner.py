@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from seqattn.config import Training, as_plain
-from seqattn.errors import PluginError, UsageError
+from seqattn.errors import PluginError
 from seqattn.models import FeatureSpec
 from seqattn.rng import rngs_for
 from seqattn.training.acceleration import GraphedLoss, StepCompiler, uses_graphs
@@ -198,7 +198,8 @@ class Learner:
         self.clipping = GradientClipping([run.config.clip_norm for run in runs], gradient)
         self.compiler = compiler or StepCompiler()
         self.validation = stack_batches([run.validation for run in runs])
-        values = monitored_values(progress)
+        monitor = self.config.monitor
+        values = [[record.monitored(monitor) for record in each.history] for each in progress]
         self.rate_schedules = [
             LearningRate(run.config, of_run) for run, of_run in zip(runs, values, strict=True)
         ]
@@ -290,22 +291,6 @@ class Learner:
         snapshots = attention_snapshots(self.params.model, probe, state.epoch) if due else []
         for k in due if snapshots else ():
             histories[k].append(snapshots[k])
-
-
-def monitored_values(progress: Sequence[RunProgress]) -> list[list[float]]:
-    """Return, for each run, the values of `training.monitor` of the finished epochs.
-
-    Raises:
-        UsageError: if the monitor is a measure of symbols, but the targets are vectors.
-    """
-    run = progress[0].run
-    monitor = run.config.monitor
-    if monitor != "loss" and not run.model.features.target_symbols:
-        raise UsageError(
-            f"training.monitor is {monitor}, which is a measure of symbols, but the targets are"
-            " vectors. Set training.monitor=loss."
-        )
-    return [[record.monitored(monitor) for record in each.history] for each in progress]
 
 
 def build_group(

@@ -57,7 +57,7 @@ def test_sampled_feedback_follows_the_probabilities() -> None:
     outputs = torch.tensor([9.0, 9.0, 0.0, 1.0, 2.0, -1.0] + [-9.0] * 5).expand(n, V)
     u = modality.draw_feedback(rng(), n, 1)
     assert u is not None
-    drawn = modality.feed(outputs, u[:, 0])[:, 0]
+    drawn = modality.feed(outputs, u, 0)[:, 0]
     shares = torch.bincount(drawn, minlength=V) / n
     expected = torch.cat([torch.zeros(2), outputs[0, END:].softmax(-1)])
     for share, p in zip(shares.tolist(), expected.tolist(), strict=True):
@@ -78,7 +78,7 @@ def test_a_sampled_symbol_is_the_next_input(name: str) -> None:
         found = model(source, target, source_lengths=lengths, teacher_forcing=free, rng=rng())
         u = rng().uniform("feedback", N, T)
         drawn = torch.stack(
-            [model.target_modality.feed(found.values[:, t - 1], u[:, t]) for t in range(1, T)],
+            [model.target_modality.feed(found.values[:, t - 1], u, t) for t in range(1, T)],
             dim=1,
         )
         read = torch.cat([drawn, target[:, :1]], dim=1)
