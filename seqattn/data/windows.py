@@ -105,7 +105,7 @@ class RowRanges:
     """N ranges of rows in an array of several series.
 
     Attributes:
-        values: (rows, C) array with NaN in unobserved cells.
+        values: (rows, C) array with NaN in unobserved cells, or of numbers of symbols.
         columns: column indices of the F features.
         features: names of the F features.
         starts: (N,) index of the first row of each range.
@@ -115,7 +115,7 @@ class RowRanges:
         spacing: step interval of each series, or None if `order` is None.
     """
 
-    values: NDArray[np.floating]
+    values: NDArray[Any]
     columns: tuple[int, ...]
     features: tuple[str, ...]
     starts: Integers

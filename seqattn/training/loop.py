@@ -286,7 +286,9 @@ def step_error(
     """Build the error for a non-finite value in the next step of a state."""
     row, value, name = non_finite
     run = state.progress[row].run
-    sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)
+    sequence_ids = learner.loader.ids_of_batch(
+        state.step, run.seed, state.epoch, run.sequence_ids, row
+    )
     batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
     more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""
     return NonFiniteError(

@@ -8,26 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, SMALL, Ended
+from tests.conftest import ROOT, Ended
 
 Command = Callable[..., Ended]
-
-
-def sets(*overrides: str) -> list[str]:
-    return [word for each in (*SMALL, *overrides) for word in ("--set", each)]
-
-
-def test_only_a_run_of_seeds_is_named_by_its_seed(seqattn: Command, tmp_path: Path) -> None:
-    config = tmp_path / "wild.yaml"
-    config.write_text("name: wild\nseed: 7\n")
-    wild = sets("training.learning_rate=100", "training.optimizer=sgd", "training.epochs=40")
-    alone = seqattn("train", config, *wild)
-    assert alone.code == 7
-    assert "seed" not in alone.err.splitlines()[-1]
-    assert "The training loss is" in alone.err or "gradient" in alone.err
-    seeds = seqattn("train", config, *wild, "--name", "seeds", "--seeds", "1")
-    assert seeds.code == 7
-    assert seeds.err.splitlines()[-1].startswith("seqattn: seed 7: ")
 
 
 @pytest.mark.parametrize(

@@ -20,19 +20,6 @@ def sets(*overrides: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("override", "hint"),
-    [
-        ("model.attention=none", "got the text 'none'. Write null."),
-        ("training.clip_norm=None", "expected a number, got the text 'None'. Write null."),
-        ("training.epochs=none", "expected a whole number, got the text 'none'."),
-    ],
-)
-def test_null_is_named_where_it_is_a_value(override: str, hint: str, seqattn: Command) -> None:
-    line = seqattn("config", "check", "squares", "--set", override).err.splitlines()[-1]
-    assert line.endswith(hint), line
-
-
-@pytest.mark.parametrize(
     ("text", "line"),
     [
         ("name: t\nmodel:\n\tkind: recurrent\n", 3),
@@ -92,17 +79,6 @@ def test_a_folder_of_runs_is_answered_with_one_of_its_runs(
         )
 
 
-def test_the_doctor_says_that_there_is_no_attention_to_examine(
-    folders: Path, seqattn: Command
-) -> None:
-    for name in ("many", "many/seed-1"):
-        done = seqattn("doctor", folders / name)
-        assert done.code == 0, done.err
-        assert done.out.splitlines()[-1] == (
-            "The model has no attention, so 8 of the checks, which are about weights, do not apply."
-        )
-
-
 def test_the_baselines_to_which_a_model_loses_are_named() -> None:
     baselines, fitted = {"rule": 0.03, "mean": 1.0}, {"linear": 0.02}
     assert describe_standing(0.5, baselines, fitted) == (
@@ -130,21 +106,6 @@ def train_on(seqattn: Command, text: str, *more: str) -> str:
     done = seqattn("train", "c.yaml", *words)
     assert done.code == 3
     return done.err
-
-
-@pytest.mark.parametrize(
-    ("days", "words"),
-    [
-        ("01 02 03 05 06", "Add the missing row (step 2020-02-04), or set"),
-        ("01 02 03 07 08 09 10",
-         "Add the 3 missing rows (steps 2020-02-04 to 2020-02-06), or set"),
-        ("01 02 04 05 06 07 10 11 12",
-         "Add the missing row (step 2020-02-03) and 2 missing rows elsewhere, or set"),
-    ],
-)  # fmt: skip
-def test_the_rows_that_are_missing_are_named(days: str, words: str, seqattn: Command) -> None:
-    rows = "".join(f"2020-02-{day},{k}\n" for k, day in enumerate(days.split()))
-    assert words in train_on(seqattn, f"date,x\n{rows}")
 
 
 @pytest.mark.parametrize(

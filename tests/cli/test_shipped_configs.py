@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seqattn.cli import starters
 from seqattn.config import Config, Generated, resolve, shipped_configs
 from seqattn.config.comparing import plan_comparison
 from tests.conftest import ROOT, SMALL, Ended, tree
@@ -110,14 +109,6 @@ def test_every_command_accepts_the_name_of_a_shipped_config(
     assert message in done.out + done.err
 
 
-@pytest.mark.usefixtures("wheel", "no_pictures", "seqattn")
-def test_a_config_by_name_trains_from_python() -> None:
-    import seqattn as package
-
-    run = package.train("squares", overrides=[*SMALL, "training.epochs=1"])
-    assert run.folder.path == Path("outputs/squares").absolute()
-
-
 def test_a_missing_path_is_answered_with_the_name_of_a_shipped_config(
     seqattn: Command, tmp_path: Path
 ) -> None:
@@ -176,24 +167,6 @@ def plan(file: Path) -> Config:
     if shipped_configs.has_comparison(file.read_text()):
         return plan_comparison(file).variants[0].config
     return resolve(file).config
-
-
-@pytest.mark.parametrize("source", [*NAMES, "own-data", "compare"])
-def test_every_starter_is_valid_and_names_its_own_files(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    contents, command = starters.build_starter(source, "new")
-    *files, file = contents
-    text = contents[file].decode()
-    assert text.startswith("# Started from the shipped config ")
-    assert "configs/" not in re.sub(r"configs/(squares|own_data|mechanisms)", "", text)
-    assert "yaml-language-server" not in text
-    assert f"seqattn {command} new.yaml" in text
-    file.write_text(text)
-    config = plan(file)
-    assert config.name == "new"
-    assert isinstance(config.data, Generated) or Path(config.data.path) in files
 
 
 def test_the_starter_for_own_data_explains_the_columns_and_comes_with_its_data(

@@ -186,16 +186,6 @@ def test_a_resume_leaves_nothing_of_before(seqattn: Command, tmp_path: Path) -> 
     assert tree(folder.path)["predictions.npz"] != before["predictions.npz"]
 
 
-def test_a_name_of_digits_is_a_name(seqattn: Command, tmp_path: Path) -> None:
-    assert (
-        seqattn(
-            "train", small_config(tmp_path), *SETS, "--name", "2024", "-q", "--plots", "none"
-        ).code
-        == 0
-    )
-    assert resolve(tmp_path / "outputs/2024/config.yaml").config.name == "2024"
-
-
 def test_a_schedule_over_all_epochs_cannot_be_stretched(seqattn: Command, tmp_path: Path) -> None:
     words = ["train", small_config(tmp_path), *SETS, "-q", "--plots", "none",
              "--set", "training.learning_rate_schedule.kind=cosine"]  # fmt: skip
@@ -203,13 +193,6 @@ def test_a_schedule_over_all_epochs_cannot_be_stretched(seqattn: Command, tmp_pa
     done = seqattn(*words, "--resume", "--set", "training.epochs=9")
     assert done.code == 2
     assert "training.epochs: 3 -> 9, and training.learning_rate_schedule depends on" in done.err
-
-
-def test_resume_without_a_checkpoint_starts_and_says_so(seqattn: Command, tmp_path: Path) -> None:
-    (tmp_path / "outputs/mine").mkdir(parents=True)  # as a kill before the first file leaves it
-    done = seqattn("train", small_config(tmp_path), *SETS, "--resume", "--plots", "none")
-    assert done.code == 0
-    assert "There is no checkpoint to resume from yet: starting from the beginning" in done.err
 
 
 def test_a_folder_that_is_no_run_is_never_touched(seqattn: Command, tmp_path: Path) -> None:

@@ -159,9 +159,15 @@ def test_seeds_side_by_side_are_seeds_alone(home: Path, seqattn: Command) -> Non
     assert together == pytest.approx(RunFolder(home / "one").read_summary()["test_loss"], rel=1e-4)
 
 
-def test_a_resumed_run_is_the_uninterrupted_run(tmp_path: Path) -> None:
+RANDOM = ("training.batch_order=by_length", "training.feedback=sampled",
+          "training.teacher_forcing.probability=0.5", "training.monitor=symbol_error_rate",
+          "model.embedding={dropout: 0.2, word_dropout: 0.1}", "model.dropout=0.1")  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [(), RANDOM], ids=["plain", "random"])
+def test_a_resumed_run_is_the_uninterrupted_run(tmp_path: Path, more: tuple[str, ...]) -> None:
     config = resolve(
-        ROOT / "configs" / "grammar.yaml", [*SETS, "data.n_train=120", "name=words"]
+        ROOT / "configs" / "grammar.yaml", [*SETS, *more, "data.n_train=120", "name=words"]
     ).config
     found = verify_resume(config, tmp_path, stops=3, message=lambda line: None)
     assert found.difference is None
@@ -192,7 +198,7 @@ def test_the_monitored_measure_selects_the_best_epoch(
     assert summary["validation_loss"] == history[summary["best_epoch"] - 1].validation_loss
     assert history[0].symbol_error_rate == run.read_metrics()[0].symbol_error_rate
     done = seqattn("train", "squares", "--set", "training.monitor=exact_match")
-    assert done.code == 2 and "the targets are vectors" in done.err
+    assert done.code == 2 and "the targets of these data are vectors" in done.err
 
 
 # --- measures, by hand ----------------------------------------------------------------------------

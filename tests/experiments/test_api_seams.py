@@ -69,19 +69,6 @@ def test_a_run_at_another_epoch_has_the_results_of_its_own_weights(recorded: Pat
         start.plot_attention(12)
 
 
-def lines_of(figure: Figure) -> list[Any]:
-    return [line.get_xydata() for axes in figure.axes for line in axes.lines]
-
-
-def test_pictures_of_forecasts_show_the_opened_epoch(recorded: Path) -> None:
-    best, start = seqattn.Run.open(recorded), seqattn.Run.open(recorded, epoch=0)
-    first, second = (lines_of(run.plot_predictions(2)) for run in (best, start))
-    assert len(first) == len(second)
-    same = [np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True)]
-    assert not all(same)
-    assert any(same)  # the sources and targets
-
-
 def test_what_is_computed_for_the_best_epoch_equals_its_files(recorded: Path) -> None:
     run = seqattn.Run.open(recorded)
     for computed, stored in (
@@ -182,25 +169,6 @@ def test_a_config_object_trains_seeds_with_the_loaded_plugin(tmp_path: Path, plu
     assert stored[0].sha256 == file_digest(plugin)
     for seed in many:
         assert read_stored(many[seed].folder.config).plugins == stored
-
-
-def test_overrides_of_a_config_object_are_refused(tmp_path: Path) -> None:
-    config = Config.model_validate(CONFIG)
-    for call in (seqattn.train, lambda *one, **more: seqattn.train_seeds(*one, 2, **more)):
-        with pytest.raises(UsageError, match="overrides: .*Change the Config instead"):
-            call(config, output_dir=tmp_path, seed=1)
-
-
-def test_fewer_seeds_replace_only_their_own_runs(tmp_path: Path) -> None:
-    seqattn.train_seeds(CONFIG, 3, output_dir=tmp_path)
-    for epochs in (2, 1):
-        fewer = seqattn.train_seeds(
-            CONFIG, 2, output_dir=tmp_path, overwrite=True, training__epochs=epochs
-        )
-        assert list(fewer) == list(fewer.losses) == [23, 24]
-        assert fewer.name == "tiny"
-        assert fewer[24].summary["epochs"] == epochs
-    assert (tmp_path / "tiny/seed-25/summary.json").exists()
 
 
 def test_only_a_run_that_exists_can_be_continued(tmp_path: Path) -> None:

@@ -9,23 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
-import yaml
 from matplotlib.image import imread
 from scipy import stats
 
-from seqattn.analysis.comparison import VariantResult, describe_result, read_comparison
+from seqattn.analysis.comparison import VariantResult
 from seqattn.analysis.comparison.statistics import (
     SeedSummary,
     holm,
     paired_tests,
     rank_biserial,
 )
-from seqattn.analysis.comparison.tables import variant_cells
-from seqattn.config import json_schema
-from seqattn.config.comparing import Grid, plan_comparison
+from seqattn.config.comparing import plan_comparison
 from seqattn.errors import ConfigError, Interrupted
 from seqattn.experiments import Callbacks
 from seqattn.experiments.compare import run_comparison
@@ -33,8 +29,8 @@ from seqattn.plots import as_bytes, attention_figure
 from seqattn.plots.comparison_pictures import median_attention, median_attention_figure
 from seqattn.runs import EpochRecord, RunFolder, attention_arrays
 from seqattn.runs.storage import read_arrays, write_arrays
-from tests.comparisons import read_table, write_config, write_divergence
-from tests.conftest import ROOT, Ended, tree
+from tests.comparisons import read_table, write_config
+from tests.conftest import Ended, tree
 
 Command = Callable[..., Ended]
 
@@ -154,22 +150,6 @@ def test_a_wrong_section_is_refused(tmp_path: Path, section: str, words: str) ->
     assert words in str(caught.value)
 
 
-ALONG = [
-    ("model.hidden_dim", "--along model.hidden_dim: expected PATH=A,B"),
-    ("model.hidden_dim=4,a", '--along model.hidden_dim: "a" is not a number'),
-    (["model.hidden_dim=2,3", "model.hidden_dim=4,5"], "--along model.hidden_dim: is given twice"),
-    ({"model.hidden_dim": [2, 3], "data.noise": [0, 1]}, "--along: expected one key, got 2 keys"),
-]
-
-
-@pytest.mark.parametrize(("along", "words"), ALONG)
-def test_a_mistake_in_a_sweep_names_its_option(tmp_path: Path, along: Grid, words: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        plan_comparison(config(tmp_path), along=along)
-    assert words in str(caught.value)
-    assert "--vary" not in str(caught.value)
-
-
 def test_one_seed_is_no_comparison(seqattn: Command, tmp_path: Path) -> None:
     for seeds in ("1", "0", "-3"):
         words = ["--vary", "model.hidden_dim=2,3", "--seeds", seeds]
@@ -177,15 +157,6 @@ def test_one_seed_is_no_comparison(seqattn: Command, tmp_path: Path) -> None:
         assert done.code == 2
         assert "one seed cannot be compared" in done.err
     assert not (tmp_path / "outputs").exists()
-
-
-def test_other_verbs_know_what_a_comparison_file_is(seqattn: Command, tmp_path: Path) -> None:
-    done = seqattn("train", config(tmp_path, NAMED))
-    assert done.code == 2
-    assert f"Run: seqattn compare {tmp_path / 'mine.yaml'}" in done.err
-    done = seqattn("config", "check", config(tmp_path, NAMED))
-    assert done.code == 0
-    assert "compares plain, looking, with 6 seeds each" in done.out
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -247,10 +218,6 @@ def test_the_smallest_p_is_that_of_pairs_that_all_agree() -> None:
 
 
 # --- what it leaves -------------------------------------------------------------------------------
-
-
-def without_seconds(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
 def test_a_comparison_from_end_to_end(seqattn: Command, tmp_path: Path) -> None:
@@ -335,32 +302,6 @@ def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     assert [variant.unfinished for variant in result.variants] == [0, 0]
 
 
-def test_what_has_not_ended_has_not_diverged(seqattn: Command, tmp_path: Path) -> None:
-    assert seqattn("compare", config(tmp_path, NAMED), "-q").code == 0
-    home = tmp_path / "outputs/mine"
-    for seed, last in ((3, "stopped"), (4, "ended: DistributedError"), (5, "gradients: autograd"),
-                       (6, "ended: The training loss is nan in epoch 2, step 1")):  # fmt: skip
-        folder = RunFolder(home / f"looking/seed-{seed}")
-        folder.summary.unlink()
-        folder.log_line(last)
-    write_divergence(folder, 1, "The training loss is nan in epoch 2, step 1")
-    result = read_comparison(home)
-    assert [(len(variant.diverged), variant.unfinished) for variant in result.variants] == [
-        (0, 0),
-        (1, 3),
-    ]
-    assert variant_cells(result.variants[1])[5].endswith("of 3, 1 diverged, 3 unfinished")
-    sentences = describe_result(result)
-    assert any(line.startswith("1 of 6 seeds of looking diverged; ") for line in sentences)
-    assert (
-        "3 of 6 seeds of looking are unfinished; they are not included in the results." in sentences
-    )
-    for seed in (7, 8):
-        (home / f"looking/seed-{seed}/summary.json").unlink()
-    (home / "looking/seed-6/summary.json").unlink()
-    assert variant_cells(read_comparison(home).variants[1])[-1] == "no results yet"
-
-
 def test_a_pair_has_in_common_what_was_not_varied(seqattn: Command, tmp_path: Path) -> None:
     words = ["compare", config(tmp_path), "--seeds", "6", "--vary"]
     for key, values, from_splits in (
@@ -412,20 +353,6 @@ def test_seeds_that_diverge_are_named(seqattn: Command, tmp_path: Path) -> None:
     done = seqattn("train", config(tmp_path), "--seeds", "2", *wild)
     assert done.code == 7
     assert "all 2 seeds diverged. The first: " in done.err
-
-
-def test_the_comparisons_that_ship_are_right_and_essays() -> None:
-    validator = jsonschema.Draft202012Validator(json_schema())
-    paths = sorted((ROOT / "configs/compare").glob("*.yaml"))
-    assert len(paths) >= 1
-    for path in paths:
-        found = plan_comparison(path)
-        assert found.name == path.stem
-        assert len(found.variants) >= 2
-        text = path.read_text()
-        assert f"seqattn compare configs/compare/{path.name}" in text
-        assert all(word in text for word in ("Purpose", "Expect", "Time"))
-        validator.validate(yaml.safe_load(text))
 
 
 def variant_with_lengths(

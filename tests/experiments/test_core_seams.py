@@ -91,29 +91,3 @@ def test_checkpoints_that_were_skipped_stay_known(tmp_path: Path) -> None:
     log = (folder.path / "train.log").read_text()
     assert log.count("Skipped checkpoint: ") == 1
     assert json.loads(folder.environment.read_text())["skipped_checkpoints"]
-
-
-def test_the_board_is_complete_where_only_results_are_missing(tmp_path: Path) -> None:
-    """Early stopping leaves no epoch to train, so no save writes its scalars again."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    early = ["training.epochs=30", "logging.tensorboard=true",
-             "training.early_stopping={patience: 1, min_delta: 9}"]  # fmt: skip
-    config = resolve(None, [*SMALL, *early]).config
-    folder, _ = experiments.train_one(config, tmp_path, plots=False)
-    epochs = [record.epoch for record in folder.read_metrics()]
-    folder.summary.unlink()
-    experiments.train_one(config, tmp_path, plots=False, resume=True)
-    events = EventAccumulator(str(folder.tensorboard))
-    events.Reload()
-    assert [event.step for event in events.Scalars("loss/training")] == epochs
-
-
-def test_an_unreadable_attention_history_is_logged(tmp_path: Path) -> None:
-    config = resolve(None, [*SMALL, "training.record_attention=1"]).config
-    folder, _ = experiments.train_one(config, tmp_path, plots=False)
-    folder.film.write_bytes(b"broken")
-    training = config.training.model_copy(update={"epochs": 3})
-    longer = config.model_copy(update={"training": training})
-    experiments.train_one(longer, tmp_path, plots=False, resume=True)
-    assert "earlier attention is lost: " in (folder.path / "train.log").read_text()

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from seqattn import experiments
 from seqattn.config import Config, resolve
 from seqattn.data import load_data
-from seqattn.errors import DataError, NonFiniteError
-from seqattn.experiments import group_training, run_folders, train_many
-from seqattn.experiments.verify_resume import first_difference
+from seqattn.errors import DataError
 from seqattn.models import build_model
-from seqattn.runs import RunFolder
 from seqattn.training import (
     Batch,
     RunProgress,
     RunState,
     TrainingRun,
-    load_state,
     to_tensors,
     train_models,
 )
@@ -52,22 +46,6 @@ def run_of(seed: int, *sets: str) -> TrainingRun:
 def without_targets(run: TrainingRun) -> TrainingRun:
     """The run with training targets of which none is finite."""
     return replace(run, train=filled(run.train, math.inf))
-
-
-@pytest.fixture
-def overflowing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs at learning rate 99 have a first update that is not finite."""
-    build_runs = group_training.build_runs
-
-    def steeper(*args: Any) -> list[TrainingRun]:
-        steep = {"learning_rate": 1e300}
-        return [
-            replace(run, config=run.config.model_copy(update=steep))
-            if run.config.learning_rate == 99 else run
-            for run in build_runs(*args)
-        ]  # fmt: skip
-
-    monkeypatch.setattr(group_training, "build_runs", steeper)
 
 
 def filled(data: Any, number: float) -> Batch:
@@ -132,25 +110,6 @@ def test_a_run_that_diverges_at_its_first_step_is_saved_as_it_began(
     assert all(torch.equal(state.weights[name], tensor) for name, tensor in before.items())
 
 
-@pytest.mark.usefixtures("overflowing")
-def test_a_folder_of_a_run_that_diverged_at_its_first_step(tmp_path: Path) -> None:
-    config = config_of("training.learning_rate=99", "name=first")
-    for resume in (False, True):
-        with pytest.raises(
-            NonFiniteError, match="update of the weights is nan in epoch 1, step 1, at"
-        ):
-            experiments.train_one(config, tmp_path, plots=False, resume=resume)
-    folder = RunFolder(tmp_path / "first")
-    summary = folder.read_summary()
-    assert summary["diverged_at"] == {"epoch": 1, "step": 1}
-    assert (summary["epochs"], summary["test_loss"]) == (0, None)
-    assert folder.read_metrics() == []
-    state = load_state(folder.last, build_model(config.model, 2, 1))
-    assert (state.position, state.buffers) == ((0, 0), {})
-    began = build_model(config.model, 2, config.seed).state_dict()
-    assert all(torch.equal(state.weights[name], tensor) for name, tensor in began.items())
-
-
 # --- all of a group -------------------------------------------------------------------------------
 
 
@@ -173,30 +132,6 @@ def test_a_group_of_which_all_diverge_ends(count: int, when: str) -> None:
         assert (run.ending, run.history) == ("diverged", [])
         assert run.state is not None
         assert all(tensor.isfinite().all() for tensor in run.state.weights.values())
-
-
-@pytest.mark.usefixtures("overflowing")
-def test_folders_of_a_group_of_which_all_diverged(tmp_path: Path) -> None:
-    """Some at once, others later: each has a reason, none is trained again."""
-    rates = {"a": 99, "b": 90, "c": 99, "d": 100}
-    runs = [
-        (config_of("training.optimizer=sgd", "training.momentum=0.5", "training.epochs=6",
-                   f"training.learning_rate={rate}"), RunFolder(tmp_path / name))
-        for name, rate in rates.items()
-    ]  # fmt: skip
-    jobs = train_many(runs, threads=1)
-    assert all(job.error is not None and job.summary is None for job in jobs)
-    ends = [folder.read_summary()["diverged_at"] for _, folder in runs]
-    assert ends[0] == ends[2] == {"epoch": 1, "step": 1}
-    assert ends[1]["epoch"] > 1 and ends[3]["epoch"] > 1
-    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    epochs = list[Any]()
-    again = train_many(
-        runs, threads=1, resume=True, callbacks=experiments.Callbacks(epoch=epochs.append)
-    )
-    assert all("would diverge again" in str(job.error) for job in again)
-    assert epochs == []
-    assert {path: path.read_bytes() for path in files} == files
 
 
 # --- data that can no longer be read --------------------------------------------------------------
@@ -250,60 +185,4 @@ def test_data_gone_in_an_epoch_save_the_state_before_once(
         assert same_state(one.state, other.state)
 
 
-def test_data_gone_before_the_first_step_save_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A save without a step could replace an earlier run."""
-    saved = list[RunState]()
-    gone_at(monkeypatch, (0, 0))
-    with pytest.raises(DataError, match="is gone"):
-        trained([run_of(1)], save=saved.append)
-    assert not saved
-
-
-def test_a_folder_goes_on_once_its_data_are_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = config_of("name=one")
-    whole, _ = experiments.train_one(config, tmp_path / "whole", plots=False)
-    saved, save_state = list[tuple[int, int]](), run_folders.save_state
-
-    def counted(path: Path, state: RunState, *args: Any, **options: Any) -> None:
-        saved.append(state.position)
-        save_state(path, state, *args, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_folders, "save_state", counted)
-        gone_at(patch, (1, 2))
-        with pytest.raises(DataError, match="is gone"):
-            experiments.train_one(config, tmp_path / "parted", plots=False)
-    assert saved == [(1, 2)]
-    folder = RunFolder(tmp_path / "parted" / "one")
-    assert "ended: my.parquet: is gone." in folder.log.read_text()
-    experiments.train_one(config, tmp_path / "parted", plots=False, resume=True)
-    _, found = first_difference(whole, folder)
-    assert found is None
-
-
 # --- when folders are saved to --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_folder_is_saved_to_at_the_end_of_an_epoch_that_is_due(
-    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An epoch takes a second of a clock that goes by steps, and a save is due each second."""
-    taken, saved, save_state = 0, list[tuple[int, int]](), run_folders.save_state
-
-    def counted(path: Path, state: RunState, *args: Any, **options: Any) -> None:
-        saved.append(state.position)
-        save_state(path, state, *args, **options)
-
-    def step() -> int:
-        nonlocal taken
-        taken += 1
-        return 0
-
-    monkeypatch.setattr(run_folders, "save_state", counted)
-    monkeypatch.setattr(run_folders.time, "monotonic", lambda: taken / STEPS)
-    runs = experiments.seeds_of(config_of("training.checkpoint_seconds=1"), tmp_path, count)
-    train_many(runs, threads=1, callbacks=experiments.Callbacks(stop=step))
-    assert saved == [(epoch, 0) for epoch in (1, 2, 3) for _ in range(count)]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seqattn.runs.storage import exclusive_lock, folder_lock
-from tests.conftest import Ended, train_small, tree
+from seqattn.runs.storage import exclusive_lock
+from tests.conftest import Ended, tree
 
 Command = Callable[..., Ended]
 SMALL = ["--set", "data.n_train=16", "--set", "data.n_validation=8", "--set", "data.n_test=8",
@@ -91,21 +91,6 @@ def test_other_seeds_may_be_trained_beside_those_in_training(
         done = seqattn("report", "outputs/mine", "--no-live")
         assert done.code == 6
         assert "write elsewhere with --output FILE" in done.err
-
-
-@pytest.mark.parametrize("words", [["report", "--no-live"], ["plot-attention", "--grid"]])
-def test_what_is_drawn_into_a_run_s_folder_is_of_the_run_that_is_there(
-    words: list[str], seqattn: Command, tmp_path: Path
-) -> None:
-    run = train_small(tmp_path, "drawn", "training.epochs=1")
-    with folder_lock(run):
-        done = seqattn(words[0], run, *words[1:])
-        assert done.code == 6
-        assert f"process {os.getpid()} on" in done.err
-        assert "write elsewhere with --output FILE" in done.err
-        other = tmp_path / ("a.html" if words[0] == "report" else "a.png")
-        assert seqattn(words[0], run, *words[1:], "--output", other).code == 0
-    assert seqattn(words[0], run, *words[1:]).code == 0
 
 
 def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,18 +23,15 @@ from seqattn.plots import run_pictures
 from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
-from seqattn.training import RunProgress, TrainingRun, to_tensors, train_models
+from seqattn.training import RunProgress, TrainingRun, to_tensors
 from seqattn.training.learner import EpochPlan, Learner, build_group
 from seqattn.training.loop import train_step
-from seqattn.training.optimization import Optimizer
 from seqattn.training.state import Slot, TrainState
 from tests.faults.groups import SETUPS, Killed, Runs
 from tests.faults.groups import train as trained
 
 SIZES = ["data.n_train=12", "data.n_validation=7", "data.n_test=5", "model.hidden_dim=3",
          "training.batch_size=5", "training.epochs=3"]  # fmt: skip
-PLATEAU = ["training.learning_rate_schedule.kind=plateau",
-           "training.learning_rate_schedule.patience=1"]  # fmt: skip
 
 
 def run_of(seed: int, *sets: str) -> TrainingRun:
@@ -97,41 +94,6 @@ def test_what_an_ended_row_holds_reaches_no_other() -> None:
     assert torch.equal(ends[0], ends[2])
 
 
-def test_an_ended_run_has_no_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plateau's rate falls for runs that go on only, and theirs alone choose the update."""
-    asked = list[list[float]]()
-    step = Optimizer.step
-
-    def seen(optimizer: Any, rates: list[float]) -> None:
-        asked.append(list(rates))
-        step(optimizer, rates)
-
-    monkeypatch.setattr(Optimizer, "step", seen)
-    ended = run_of(0, *PLATEAU, "training.epochs=2", "training.learning_rate=0.3")
-    trained = train_models([run_of(1), run_of(2), ended, run_of(3)])
-    assert asked[0] == [0.01, 0.01, 0.3, 0.01]
-    assert asked[-1] == [0.01] * 4
-    assert len(trained[2].history) == 2
-
-
-def test_one_limit_on_the_gradient_touches_no_run_without() -> None:
-    """A norm that overflows is no gradient that does."""
-    limited, free = run_of(0, "training.clip_norm=1"), run_of(1)
-    state, learner = group_of([limited, free])
-    plan = learner.plan_epoch(state)
-    value_and_grad, gradient = learner.loss_fn.value_and_grad, learner.params.gradient
-
-    def steep(*args: Any) -> Any:
-        losses = value_and_grad(*args)
-        gradient[1].fill_(1e20)
-        return losses
-
-    learner.loss_fn.value_and_grad = steep  # type: ignore[method-assign]
-    train_step(state, learner, plan)
-    assert (gradient[1] == 1e20).all()
-    assert torch.linalg.vector_norm(gradient[0]) <= 1 + 1e-5
-
-
 # --- runs that diverged ---------------------------------------------------------------------------
 
 
@@ -173,26 +135,6 @@ def test_a_run_that_diverged_says_so_and_is_not_trained_again(tmp_path: Path) ->
     for draw in (opened.plot_loss, opened.plot_predictions):
         with pytest.raises(CheckpointError, match="diverged, so it has no results"):
             draw()
-
-
-def test_a_diverged_run_is_resumed_with_the_reason(
-    seqattn: Callable[..., Any], tmp_path: Path
-) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text("name: c\n")
-    words = ["train", file, "--set", "training.optimizer=sgd", "--set", "training.learning_rate=100",
-             "--set", "training.momentum=0.9", "--name", "wild", "--plots", "none"]  # fmt: skip
-    words += [word for each in SIZES for word in ("--set", each)]
-    first = seqattn(*words)
-    again = seqattn(*words, "--resume")
-    assert (first.code, again.code) == (7, 7)
-    assert "would diverge again: The " in again.err
-    assert "--overwrite trains the run from the beginning" in again.err
-    assert "another --name" in again.err
-    assert "Going on" not in again.err
-    assert seqattn(*words, "--overwrite").code == 7
-    done = seqattn("doctor", "outputs/wild")
-    assert "Traceback" not in done.err
 
 
 def test_a_test_loss_that_is_not_finite_is_recorded(

@@ -11,16 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-import seqattn as package
 from seqattn.config import Config, resolve
-from seqattn.errors import DataError, Interrupted, SeqattnError
-from seqattn.experiments import Callbacks, Job, group_training, seeds_of, train_many
+from seqattn.errors import DataError, SeqattnError
+from seqattn.experiments import Job, group_training, seeds_of, train_many
 from seqattn.runs import PAGE, RunFolder
 from seqattn.runs.folder import HANDLER
 from seqattn.runs.storage import atomic, exclusive_lock, limits
 from seqattn.training import loop
 from tests.conftest import Ended, tree
-from tests.experiments.test_resume import after
 from tests.faults.groups import difference
 
 SOURCE: dict[str, Any] = {"name": "run", "data__source_length": 5}
@@ -139,30 +137,6 @@ def test_a_failure_before_the_first_save_keeps_the_earlier_run(
     assert "ended:" not in earlier.log.read_text()
 
 
-def test_data_that_fail_after_a_step_are_saved_as_in_a_new_run(
-    earlier: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step, steps = loop.train_step, 0
-
-    def failing(*args: Any) -> None:
-        nonlocal steps
-        steps += 1
-        if steps == 3:
-            raise DataError("a batch cannot be read")
-        step(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "train_step", failing)
-        with pytest.raises(DataError):
-            train_many([(new_config(), earlier)], overwrite=True)
-    (job,) = train_many([(new_config(), earlier)], resume=True)
-    assert job.summary is not None
-    assert job.summary["interrupted"]
-    lines = [line[20:] for line in earlier.log.read_text().splitlines()]
-    assert lines[0].startswith("train run: seed 5")
-    assert "ended: a batch cannot be read" in lines
-
-
 @pytest.mark.parametrize("seconds", [0, 1000])
 def test_the_first_save_replaces_the_run_and_keeps_the_lines_of_the_log(
     seconds: int, earlier: RunFolder, tmp_path: Path
@@ -180,25 +154,6 @@ def test_the_first_save_replaces_the_run_and_keeps_the_lines_of_the_log(
     events = [len([*folder.tensorboard.glob("*")]) for folder in (new, earlier)]
     assert events[0] == events[1]
     assert difference([(new_config(*sets), new)], [(new_config(*sets), earlier)]) is None
-
-
-def test_a_stop_replaces_the_run_after_the_step(earlier: RunFolder) -> None:
-    with pytest.raises(Interrupted):
-        train_many([(new_config(), earlier)], overwrite=True, callbacks=Callbacks(stop=after(0)))
-    assert not earlier.summary.exists()
-    assert not earlier.predictions.exists()
-    assert resolve(earlier.config).config.seed == 5
-    (job,) = train_many([(new_config(), earlier)], resume=True)
-    assert job.position == (2, 0)
-
-
-def test_a_run_that_diverges_replaces_the_run(earlier: RunFolder) -> None:
-    config = new_config("training.optimizer=sgd", "training.learning_rate=100", "training.epochs=9")
-    (job,) = train_many([(config, earlier)], overwrite=True)
-    assert job.error is not None
-    assert earlier.divergence() is not None
-    assert resolve(earlier.config).config.seed == 5
-    assert not earlier.predictions.exists()
 
 
 def test_each_seed_is_replaced_when_it_is_saved(
@@ -232,37 +187,3 @@ def test_each_seed_is_replaced_when_it_is_saved(
     assert not (home / PAGE).exists()
     assert [folder.read_summary()["epochs"] for _, folder in new] == [3, 3, 2, 2]
     assert [files_of(folder) for _, folder in new[2:]] == before[2:]
-
-
-def test_a_resume_that_fails_before_its_first_save_keeps_the_results(
-    earlier: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = resolve(earlier.config, ["training.epochs=4"]).config
-    before = files_of(earlier)
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "train_step", raising(MemoryError()))
-        with pytest.raises(MemoryError):
-            train_many([(config, earlier)], resume=True)
-    now = files_of(earlier)
-    assert now.pop("train.log").startswith(before.pop("train.log"))
-    assert now == before
-    train_many([(config, earlier)], resume=True)
-    assert earlier.read_results()["epochs"] == 4
-    assert not (earlier.path / "report.html").exists()
-
-
-def test_overwrite_in_python_keeps_the_run_until_the_first_save(
-    earlier: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frame = pytest.importorskip("pandas").DataFrame(
-        {"sequence": [k // 8 for k in range(320)], "step": [k % 8 for k in range(320)],
-         "x": [float(k % 7) for k in range(320)]}
-    )  # fmt: skip
-    output = earlier.path.parent
-    with unchanged(earlier), monkeypatch.context() as patch:
-        patch.setattr(loop, "train_step", raising(MemoryError()))
-        for data in (None, frame):
-            with pytest.raises(MemoryError):
-                package.train(new_config() if data is None else None, data, output_dir=output,
-                              overwrite=True, **({} if data is None else SOURCE))  # fmt: skip
-        assert not [*output.glob("*.parquet")]

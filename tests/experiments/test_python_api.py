@@ -19,7 +19,7 @@ import pytest
 import xarray
 
 import seqattn
-from seqattn.errors import CheckpointError, ConfigError, DataError, UsageError, install_command
+from seqattn.errors import CheckpointError, ConfigError, DataError, UsageError
 from seqattn.runs import RunFolder
 from tests.comparisons import read_table, write_divergence
 from tests.conftest import Ended
@@ -242,20 +242,6 @@ def test_predictions_give_the_test_loss(comparison: seqattn.Comparison) -> None:
     assert joined.shape == (2 * 3 * len(frame), 8)
 
 
-def test_predictions_of_tasks_with_and_without_labels(tmp_path: Path) -> None:
-    sizes = {"n_train": 16, "n_validation": 8, "n_test": 7}
-    kinds = [{"kind": kind, **sizes} for kind in ("copy", "squares", "copy")]
-    kinds[2]["noise"] = 0.3
-    found = seqattn.compare(CONFIG, vary={"data": kinds}, seeds=2, output_dir=tmp_path)
-    frame = found.to_dataframe("predictions")
-    assert set(frame.variant) == set(found)
-    for variant, rows in frame.groupby("variant"):
-        own = found[variant][24].to_dataframe("predictions")
-        assert len(rows) == 2 * len(own)
-        labels = rows[rows.seed == 24].label
-        assert labels.isna().all() if "label" not in own else labels.tolist() == own.label.tolist()
-
-
 def test_unobserved_targets_and_short_sequences_are_missing(ragged_run: Path) -> None:
     run = seqattn.Run.open(ragged_run)
     arrays = run.folder.read_predictions()
@@ -273,32 +259,6 @@ def test_unobserved_targets_and_short_sequences_are_missing(ragged_run: Path) ->
     of_polars = changed.to_dataframe("predictions", library="polars")
     assert of_polars["target"].null_count() == 1
     assert not of_polars["target"].is_nan().any()
-
-
-def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Let imports of these libraries fail."""
-    for name in names:
-        monkeypatch.setitem(sys.modules, name, None)
-
-
-def test_a_missing_library_is_named(
-    comparison: seqattn.Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = comparison["general"][23]
-    with pytest.raises(UsageError, match="library 'arrow': expected one of pandas, polars"):
-        run.to_dataframe(library="arrow")  # type: ignore[arg-type]
-    without(monkeypatch, "pandas", "xarray")
-    assert isinstance(run.to_dataframe(), pl.DataFrame)
-    with pytest.raises(
-        UsageError, match="needs pandas, which is not installed: pip install pandas"
-    ):
-        run.to_dataframe(library="pandas")
-    assert isinstance(run.attention_weights(), seqattn.LabelledArray)
-    with pytest.raises(UsageError, match=re.escape(f"not installed: {install_command('xarray')}")):
-        run.attention_weights(library="xarray")
-    without(monkeypatch, "polars")
-    with pytest.raises(UsageError, match="needs pandas or polars, which is not installed"):
-        run.to_dataframe()
 
 
 # --- weights --------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from seqattn.experiments import Callbacks, group_training
 from seqattn.runs import RunFolder
 from seqattn.runs.checkpoint_file import read_checkpoint
 from seqattn.training.objective import AutogradLoss
-from tests.conftest import ROOT, SMALL
+from tests.conftest import SMALL
 
 PATIENT = ["training.early_stopping={patience: 2, min_delta: 1000}"]
 """No loss falls by 1000, so that the third epoch completes the plateau."""
@@ -40,18 +39,6 @@ def test_message_and_summary_agree_about_early_stopping(
     assert job.summary is not None
     assert (job.summary["epochs"], job.summary["stopped_early"]) == (3, early)
     assert any("arly stopping" in line for line in messages) is early
-
-
-def test_the_end_at_a_plateau_is_the_same_with_more_epochs(tmp_path: Path) -> None:
-    """A resume with more epochs ends where a run that had them from the beginning ends."""
-    train(tmp_path / "run", *PATIENT, "training.epochs=3")
-    again, messages = train(tmp_path / "run", *PATIENT, "training.epochs=9", resume=True)
-    fresh, _ = train(tmp_path / "fresh", *PATIENT, "training.epochs=9")
-    for each in (again, fresh):
-        assert each.is_trained
-        assert each.summary is not None
-        assert (each.summary["epochs"], each.summary["stopped_early"]) == (3, True)
-    assert any("arly stopping" in line for line in messages)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -110,19 +97,3 @@ def test_a_resume_compares_its_threads_with_those_of_the_checkpoint(
     assert job.folder.read_environment()["threads"] == 1
     counts = read_checkpoint(job.folder.last).metadata["environment"]
     assert (counts["threads"], counts["processes"]) == (1, 1)
-
-
-def test_seconds_of_a_group_are_shares_of_its_time(tmp_path: Path) -> None:
-    """As docs/run-folder.md describes the column `seconds`."""
-    runs = [
-        (resolve(None, [*SMALL, f"seed={seed}"]).config, RunFolder(tmp_path / f"seed-{seed}"))
-        for seed in range(3)
-    ]
-    began = time.perf_counter()
-    experiments.train_many(runs, threads=1)
-    duration = time.perf_counter() - began
-    seconds = [[record.seconds for record in folder.read_metrics()] for _, folder in runs]
-    assert seconds[0] == seconds[1] == seconds[2]
-    assert sum(map(sum, seconds)) < duration
-    page = (ROOT / "docs/run-folder.md").read_text(encoding="utf-8")
-    assert "the time of the group divided by the number of these runs" in page

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shutil
@@ -18,13 +16,12 @@ from seqattn.analysis.comparison import describe_result, read_comparison
 from seqattn.analysis.comparison.result import VariantResult
 from seqattn.analysis.comparison.tables import describe_references, reference_losses
 from seqattn.config.comparing import (
-    FILES,
     PARTS,
     derive_data_seed,
     plan_comparison,
     resample_data_seeds,
 )
-from seqattn.errors import CheckpointError, ConfigError, UsageError
+from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments.compare import run_comparison
 from seqattn.plots.comparison_pictures import median_attention
 from seqattn.runs import RunFolder, attention_arrays
@@ -186,20 +183,6 @@ def test_a_folder_of_the_other_kind_is_refused_with_what_to_type(
 # --- what is said of it ---------------------------------------------------------------------------
 
 
-def test_words_say_what_the_results_are_about(finished: Path, tmp_path: Path) -> None:
-    assert (
-        "so the results hold for new data of this kind."
-        in describe_result(read_comparison(finished))[-1]
-    )
-    fixed = run_comparison(
-        plan_comparison(config(tmp_path), seeds=2, resample_data=False), tmp_path, threads=1
-    )
-    assert "hold for this training set and this test set" in describe_result(fixed)[-1]
-    text = (fixed.path / "comparison.md").read_text()
-    assert "hold for this training set and this test set" in text
-    assert "medians over" not in text
-
-
 def test_references_are_medians_over_the_seeds(finished: Path) -> None:
     outcome = read_comparison(finished)
     floors = [json.loads((finished / f"dot/seed-{seed}/summary.json").read_text())["noise_floor"]
@@ -214,15 +197,6 @@ def test_references_are_medians_over_the_seeds(finished: Path) -> None:
     fewer = VariantResult("plain", plain.folders, rest, frozenset({3}))
     changed = type(outcome)(**{**vars(outcome), "variants": (fewer, dot)})
     assert reference_losses(changed) == reference_losses(outcome)
-
-
-def test_every_seed_beats_or_misses_its_own_baseline(finished: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO((finished / "seeds.csv").read_text())))
-    for row in rows:
-        folder = RunFolder(finished / row["variant"] / f"seed-{row['seed']}")
-        baselines = folder.read_summary()["baselines"]
-        beats = float(row["test_loss"]) < min(baselines.values())
-        assert row["beats_best_baseline"] == str(beats)
 
 
 def test_weights_are_averaged_by_the_lengths_and_alignment_of_each_seed(tmp_path: Path) -> None:
@@ -257,35 +231,6 @@ def test_weights_are_averaged_by_the_lengths_and_alignment_of_each_seed(tmp_path
 
 
 # --- names and messages ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [sorted(FILES)[0], "Variants.CSV"])
-def test_a_variant_has_no_name_of_a_file(seqattn: Command, tmp_path: Path, name: str) -> None:
-    section = f"compare: {{variants: {{{name}: {{}}, b: {{model.hidden_dim: 3}}}}}}"
-    done = seqattn("compare", config(tmp_path, TEXT[: TEXT.index("compare:")] + section))
-    assert done.code == 2
-    assert f"a variant cannot have the name {name}, which is a file" in done.err
-    assert not (tmp_path / "outputs").exists()
-
-
-def test_a_variant_of_a_comparison_is_many_seeds(
-    finished: Path, seqattn: Command, tmp_path: Path
-) -> None:
-    """Seeds with data of their own are seeds of one config; some with the same and some with other
-    data are not."""
-    home = tmp_path / "dot"
-    shutil.copytree(finished / "dot", home)
-    outcome = read_comparison(home)
-    assert outcome.data_of_seeds == "new"
-    assert len(outcome.variants[0].losses) == 3
-    assert seqattn("doctor", home).code == 0
-    text = (home / "seed-3/config.yaml").read_text()
-    assert "\nseed: 3\n" in text
-    (home / "seed-4/config.yaml").write_text(text.replace("\nseed: 3\n", "\nseed: 4\n"))
-    with pytest.raises(
-        CheckpointError, match="the config of seed-5 differs from that of seed-3.*data.train"
-    ):
-        read_comparison(home)
 
 
 def test_data_of_too_many_seeds_are_refused(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import Any
 import pytest
 
 from seqattn import experiments
-from seqattn.analysis.comparison import read_comparison
 from seqattn.config import Config, resolve
-from seqattn.errors import CheckpointError, Interrupted, StorageError
+from seqattn.errors import Interrupted, StorageError
 from seqattn.experiments import Callbacks, seeds_of, train_many
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.checkpoint_file import describe_checkpoint
@@ -64,14 +62,6 @@ def test_a_run_that_diverged_early_takes_none_back(tmp_path: Path) -> None:
     assert [job.error is None for job in jobs] == [True, True, False, True]
 
 
-def test_more_seeds_take_none_back(tmp_path: Path) -> None:
-    stopped(seeds_of(base(), tmp_path / "s", 2), 22)
-    runs = seeds_of(base(), tmp_path / "s", 4)
-    epochs, messages, jobs = resumed(runs)
-    assert sorted(epochs) == sorted(2 * [6, 7, 8] + 2 * list(range(1, 9))), messages
-    assert all(job.summary is not None for job in jobs)
-
-
 def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Path) -> None:
     """That one was killed before its first save; the others have no checkpoint but their last."""
     quick = base("training.checkpoint_seconds=1000")
@@ -88,40 +78,6 @@ def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Pa
         update={"epochs": 9})}), folder) for config, folder in runs]  # fmt: skip
     epochs, messages, _ = resumed(more)
     assert sorted(epochs) == sorted([9, 9, *range(1, 10)]), messages
-
-
-def test_seeds_of_two_configs_are_not_read_as_one_comparison(tmp_path: Path) -> None:
-    train_many(seeds_of(base(), tmp_path / "s", 3), threads=1)
-    assert len(read_comparison(tmp_path / "s").variants[0].folders) == 3
-    fewer = seeds_of(base("training.learning_rate=0.5"), tmp_path / "s", 2)
-    train_many(fewer, threads=1, overwrite=True)
-    with pytest.raises(
-        CheckpointError,
-        match=r"config of seed-25 differs from that of seed-23 .*training.learning_rate: 0.5 -> ",
-    ):
-        read_comparison(tmp_path / "s")
-
-
-def test_locks_of_many_runs_are_no_more_than_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    asked = list[tuple[int, int]]()
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    limits.allow_open_files(soft - limits.RESERVED_FDS)
-    assert not asked
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
-    limits.allow_open_files(300)
-    assert asked == [(300 + limits.RESERVED_FDS, 4096)]
-    limits.allow_open_files(4000)
-    assert asked[1:] == [(4096, 4096)]
-    with pytest.raises(
-        StorageError, match=r"may have at most 4,096. Train fewer .* \(ulimit -n 4296\)"
-    ):
-        limits.allow_open_files(4096)
-    for hard, runs in ((limits.MIN_OPEN_FILES, 1), (limits.MIN_OPEN_FILES + 59, 60)):
-        monkeypatch.setattr(resource, "getrlimit", lambda _, hard=hard: (hard, hard))
-        limits.allow_open_files(runs - 1)
-        with pytest.raises(StorageError, match=r"at most \d+\..*aise the limit \(ulimit -n \d+\)"):
-            limits.allow_open_files(runs)
 
 
 @pytest.mark.parametrize("seeds", [1, 2])

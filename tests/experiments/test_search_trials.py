@@ -18,7 +18,6 @@ from seqattn.config.searching import Range, Search, plan_search
 from seqattn.errors import (
     ConfigError,
     FolderLockedError,
-    Interrupted,
     NonFiniteError,
     StorageError,
     UsageError,
@@ -26,7 +25,6 @@ from seqattn.errors import (
 from seqattn.experiments import Callbacks, train_one, tuning
 from seqattn.experiments.tuning import trials
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.runs.storage import exclusive_lock
 from tests.conftest import Ended
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")
@@ -138,13 +136,6 @@ def test_pruned_failed_and_refused_combinations_are_not_tried_again(
     assert reasons["5"] == reasons["4"] == ""
 
 
-def test_values_that_are_one_config_are_refused(tmp_path: Path) -> None:
-    for text in ("model.cell=gru,lstm,gru", "training.learning_rate=0.1,1e-1",
-                 "model.attention={score: dot},{score: dot, heads: 1}"):  # fmt: skip
-        with pytest.raises(ConfigError, match="are the same config"):
-            wanted(tmp_path, text)
-
-
 def test_a_key_inside_another_that_is_searched_is_refused(tmp_path: Path) -> None:
     """With both, `null` would get the inner key and be no `null` any more."""
     for texts in (
@@ -186,15 +177,6 @@ def test_another_search_is_refused_and_says_what_changed(
     assert len(trainer.configs) == 1
 
 
-def test_another_value_of_a_searched_key_is_the_same_search(
-    trainer: Trainer, tmp_path: Path
-) -> None:
-    tuning.tune(wanted(tmp_path, RATE), tmp_path, 1)
-    (tmp_path / "c.yaml").write_text("name: found\ntraining: {learning_rate: 0.5}\n")
-    tuning.tune(plan_search(tmp_path / "c.yaml", SMALL, [RATE]), tmp_path, 2)
-    assert len(trainer.configs) == 2
-
-
 def test_other_content_of_a_data_file_is_refused(trainer: Trainer, tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     rows = [f"{k},{step},{k + step}" for k in range(12) for step in range(6)]
@@ -211,35 +193,6 @@ def test_other_content_of_a_data_file_is_refused(trainer: Trainer, tmp_path: Pat
     with pytest.raises(UsageError, match="another search: SHA-256 of the data"):
         tuning.tune(asked(), tmp_path, 2)
     assert len(trainer.configs) == 1
-
-
-def test_runs_of_another_study_are_not_replaced(trainer: Trainer, tmp_path: Path) -> None:
-    """The folder's study is gone, or another database is named: its trials would take the names of
-    those that are there."""
-    asked = wanted(tmp_path, RATE)
-    tuning.tune(asked, tmp_path, 2)
-    with pytest.raises(UsageError, match="its trials do not belong to the study"):
-        tuning.tune(asked, tmp_path, 3, storage=f"sqlite:///{tmp_path / 'shared.db'}")
-    (tmp_path / "found" / "study.db").unlink()
-    with pytest.raises(UsageError, match="its trials do not belong to the study"):
-        tuning.tune(asked, tmp_path, 3)
-    assert len(trainer.configs) == 2
-
-
-def test_choices_are_stored_by_value(trainer: Trainer, tmp_path: Path) -> None:
-    texts = ["model.attention=null,{score: dot}", "training.clip_norm=null,1.0", CELLS]
-    asked = wanted(tmp_path, *texts)
-    found = tuning.tune(asked, tmp_path, 6)
-    study = optuna.load_study(study_name="found", storage=f"sqlite:///{found.path / 'study.db'}")
-    seen = {key: {trial.params[key] for trial in study.trials} for key in asked.paths}
-    assert seen == {
-        "model.attention": {None, '{"score": "dot"}'},
-        "training.clip_norm": {None, 1.0},
-        "model.cell": {"gru", "lstm"},
-    }
-    for row in found.trials:
-        config = trainer.configs[row["trial"]]
-        assert config == asked.config(row["values"]).model_copy(update={"name": config.name})
 
 
 @pytest.mark.parametrize(
@@ -346,26 +299,7 @@ def test_a_trial_that_the_disk_failed_is_tried_again(
     assert [row["state"] for row in found.trials] == ["complete", "complete", "interrupted"]
 
 
-def test_a_stop_between_two_trials_begins_no_other(trainer: Trainer, tmp_path: Path) -> None:
-    callbacks = Callbacks(stop=lambda: 15 * (len(trainer.configs) == 2))
-    with pytest.raises(Interrupted) as raised:
-        tuning.tune(wanted(tmp_path, RATE), tmp_path, 5, callbacks=callbacks)
-    assert raised.value.exit_code == 143
-    assert len(trainer.configs) == 2
-    assert len(rows_of(tmp_path / "found")) == 2, "the table is there all the same"
-
-
 # --- one search a folder --------------------------------------------------------------------------
-
-
-def test_a_folder_that_is_being_searched_is_locked(trainer: Trainer, tmp_path: Path) -> None:
-    asked = wanted(tmp_path, RATE)
-    tuning.tune(asked, tmp_path, 1)
-    with (
-        exclusive_lock(tmp_path / "found"),
-        pytest.raises(FolderLockedError, match="is writing there"),
-    ):
-        tuning.tune(asked, tmp_path, 2)
 
 
 def test_processes_that_share_a_database_leave_each_other_s_trials_alone(

@@ -40,22 +40,6 @@ def pruners(asked: Search, folder: Path, count: int) -> Mapping[int, optuna.prun
     return found
 
 
-def test_a_trial_is_left_alone_for_a_fifth_of_its_own_epochs(tmp_path: Path) -> None:
-    asked = wanted(tmp_path, "training.epochs=3,20")
-    found = pruners(asked, tmp_path, 2)
-    assert {epochs: pruner._n_warmup_steps for epochs, pruner in found.items()} == {3: 2, 20: 4}  # type: ignore[attr-defined]
-
-
-def test_the_median_is_asked_with_the_trial_s_own_warm_up(tmp_path: Path) -> None:
-    """What is pruned follows the pruner of the trial, not one of the study."""
-    asked = wanted(tmp_path, "training.epochs=10,15", "training.learning_rate=1e-2,1e-9",
-                   epochs=1000)  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trials, "STARTUP_TRIALS", 1)
-        found = tuning.tune(asked, tmp_path, 4, threads=1)
-    assert any(row["state"] == "pruned" for row in found.trials)
-
-
 @pytest.mark.parametrize("section", ["training.learning_rate_schedule={kind: cosine}",
                                      "training.teacher_forcing={schedule: linear}"])  # fmt: skip
 def test_trials_at_another_place_of_their_schedule_are_not_pruned(

@@ -38,8 +38,6 @@ UNITS: dict[str, dict[str, Any]] = {
     "robust": {"scaling": "robust"},
     "none": {"scaling": "none"},
 }
-SMALL = ["data.n_train=40", "data.n_validation=13", "data.n_test=7", "training.epochs=2",
-         "training.batch_size=11", "model.hidden_dim=4", "model.skip=linear"]  # fmt: skip
 
 
 def part_of(seed: int, *, gaps: bool) -> Sequences:
@@ -104,17 +102,6 @@ def test_the_start_is_an_independent_ridge_regression(units: str, gaps: bool) ->
     np.testing.assert_allclose(found.weight, expected.weight, rtol=1e-4, atol=1e-5 * largest)
     np.testing.assert_allclose(found.bias, expected.bias, rtol=1e-4, atol=1e-4)
     assert found.weight.dtype == found.bias.dtype == np.float32
-
-
-def test_the_start_does_not_depend_on_how_many_rows_are_worked_on_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    train, check = fitted_parts({}, part_of(1, gaps=True), part_of(2, gaps=True))
-    once = ridge_map(train, check)
-    monkeypatch.setattr("seqattn.data.spaces.MAX_BLOCK_VALUES", 3 * S * F)
-    again = ridge_map(train, check)
-    assert again.penalty == once.penalty
-    np.testing.assert_allclose(again.weight, once.weight, rtol=1e-4, atol=1e-6)
 
 
 def test_the_validation_part_chooses_a_penalty_and_nothing_else(
@@ -270,11 +257,6 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
     before = maps_of(folder.path)["weight"]
     train_one(more, tmp_path / "outputs", plots=False, resume=True)
     assert not torch.equal(maps_of(folder.path)["weight"], before)  # and it still is trained
-
-
-def test_empty_cells_count_as_systems_of_their_own(tmp_path: Path) -> None:
-    config = resolve(None, window_file(tmp_path / "a.csv")).config
-    assert ridge_work(load_data(config.data).train) == 4 * 12**3
 
 
 def test_a_map_without_a_skip_is_refused() -> None:

@@ -128,23 +128,6 @@ def test_the_scaling_of_the_other_run_is_kept(tmp_path: Path) -> None:
     assert alone.read_summary()["test_loss"] < run.read_summary()["test_loss"]  # a smaller unit
 
 
-def test_values_that_are_too_small_without_scaling_keep_the_scaling_of_the_other_run(
-    tmp_path: Path,
-) -> None:
-    files(tmp_path)
-    header, *rows = (tmp_path / "old.csv").read_text().splitlines()
-    cells = [row.split(",") for row in rows]
-    tiny = [[*row[:5], *(f"{float(value) * 1e-19}" for value in row[5:])] for row in cells]
-    (tmp_path / "old.csv").write_text("\n".join([header, *map(",".join, tiny)]) + "\n")
-    data = series_config(
-        tmp_path / "old.csv", series="sequence", time="step", features=["a", "b"],
-        scaling="standard",
-    )  # fmt: skip
-    old = train(tmp_path, "old", data=data)
-    run = train(tmp_path, "new", data=data, start_from=str(old.path))
-    assert seqattn.load(run.path).evaluate().loss == run.read_summary()["test_loss"]
-
-
 @pytest.mark.parametrize("from_files", [False, True])
 def test_a_resume_never_reads_the_other_run_again(tmp_path: Path, from_files: bool) -> None:
     old_data, new_data = files(tmp_path) if from_files else (SMALL, {**SMALL, "train_seed": 99})
@@ -213,17 +196,6 @@ def test_seeds_that_are_trained_together_keep_different_scalings(tmp_path: Path)
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_all_seeds_start_from_a_single_run_and_differ_in_the_order_of_batches(
-    source: RunFolder, tmp_path: Path
-) -> None:
-    jobs = train_seeds(tmp_path, "new", start_from=str(source.path), record_attention=1)
-    assert all(same(first_weights(job.folder), best_weights(source)) for job in jobs)
-    assert not same(*(best_weights(job.folder) for job in jobs))
-    alone = train(tmp_path, "alone", seed=4, start_from=str(source.path))
-    ours, theirs = best_weights(jobs[1].folder), best_weights(alone)
-    assert all(np.allclose(ours[name], theirs[name], atol=1e-5) for name in theirs)
-
-
 def test_a_resume_from_a_starting_point_is_verified(source: RunFolder, tmp_path: Path) -> None:
     result = verify_resume(config("new", start_from=str(source.path)), tmp_path / "two", stops=3)
     assert result.difference is None
@@ -268,15 +240,6 @@ def test_a_run_that_does_not_fit_is_refused_with_each_difference(tmp_path: Path)
         (f"data.scaling: {old} has standard, this run has none", {"data": SMALL}),
     ):  # fmt: skip
         refuse(tmp_path, message, **{"data": new_data, "start_from": str(old), **keys})
-
-
-def test_sequences_of_another_length_are_refused_if_the_model_depends_on_it(tmp_path: Path) -> None:
-    data, _ = files(tmp_path)
-    model = {**MODEL, "skip": "linear"}
-    old = train(tmp_path, "old", data=data, model=model).path
-    refuse(tmp_path, f"{old}: skip.", data={**data, "source_length": 4}, model=model,
-           start_from=str(old))  # fmt: skip
-    refuse(tmp_path, "no such run", start_from=str(tmp_path / "none"))
 
 
 def test_a_run_without_a_finished_epoch_has_no_weights_to_start_with(

@@ -291,19 +291,6 @@ def test_a_missing_package_is_named_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_diverged_run_is_recorded_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Tracker(Failing):
-        epochs: ClassVar = []
-        ended: ClassVar = []
-
-    monkeypatch.setitem(TRACKERS, "tensorboard", Tracker)
-    config = config_of("logging.tensorboard=true", "training.optimizer=sgd",
-                       "training.learning_rate=100", "training.epochs=40")  # fmt: skip
-    (job,) = experiments.train_many([(config, RunFolder(tmp_path / "tracked"))])
-    assert job.error is not None
-    assert Tracker.ended == [("diverged", set(), set())]
-
-
 def test_the_name_and_group_of_a_run(tmp_path: Path) -> None:
     def named(path: str) -> tuple[str, str, str]:
         run = TrackedRun(config_of(), RunFolder(tmp_path / path))

@@ -9,23 +9,12 @@ import pytest
 from seqattn import experiments
 from seqattn.analysis.evaluation import load_run
 from seqattn.config import resolve
-from seqattn.errors import StorageError, UsageError
-from seqattn.experiments import group_training
+from seqattn.errors import UsageError
 from seqattn.runs import RunFolder
 from seqattn.training import load_model
 
 SMALL = ["data.n_train=8", "data.n_validation=4", "data.n_test=4", "training.epochs=3",
          "model.hidden_dim=3", "training.batch_size=4"]  # fmt: skip
-
-
-def test_recorded_attention_is_held_only_while_its_group_trains(tmp_path: Path) -> None:
-    config = resolve(None, [*SMALL, "training.record_attention=1"]).config
-    for _ in range(2):  # trained, and read back
-        runs = experiments.seeds_of(config, tmp_path / "many", 2)
-        for job in experiments.train_many(runs, threads=1, resume=True):
-            assert job.state is not None
-            assert job.state.attention_history == []
-            assert len(job.folder.read_film()["epochs"]) == 4
 
 
 def test_a_resume_goes_on_with_the_recorded_attention(tmp_path: Path) -> None:
@@ -41,27 +30,6 @@ def test_two_runs_of_one_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="its own folder"):
         experiments.train_many([(config, RunFolder(tmp_path / "a"))] * 2)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_divergence_is_logged_before_others_are_scored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The diverged run is not trained again, so that a later training would not log it."""
-
-    def full(*args: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(group_training, "write_results", full)
-    rates = {"fine": 0.01, "wild": 100}
-    runs = [
-        (resolve(None, [*SMALL, f"training.learning_rate={rate}", "training.optimizer=sgd",
-                        "training.momentum=0.5", "training.epochs=40"]).config,
-         RunFolder(tmp_path / name))
-        for name, rate in rates.items()
-    ]  # fmt: skip
-    with pytest.raises(StorageError, match=r"No space left .* continue with train --resume"):
-        experiments.train_many(runs, threads=1)
-    assert "\n".join(runs[1][1].log.read_text().splitlines()[-2:]).count("ended: The ") == 1
 
 
 def test_units_may_be_given_after_a_checkpoint(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from seqattn.config import resolve
 from seqattn.config.searching import Search, plan_search
-from seqattn.errors import ConfigError, Interrupted, install_command
-from seqattn.experiments import Callbacks, tuning
+from seqattn.errors import ConfigError, install_command
+from seqattn.experiments import tuning
 from seqattn.experiments.tuning import trials
-from seqattn.runs import EpochRecord, RunFolder
+from seqattn.runs import RunFolder
 from tests.conftest import Ended
 
 pytestmark = pytest.mark.usefixtures("unsynced_databases")
@@ -69,13 +69,6 @@ def test_an_override_that_a_search_replaces_is_refused(override: str, tmp_path: 
         plan_search(tmp_path / "c.yaml", [override], ["model.attention=null,{score: additive}"])
 
 
-def test_all_mistakes_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="2 mistakes"):
-        wanted(tmp_path, "training.learning_rate=log(0,1)", "seed=1,2")
-    with pytest.raises(ConfigError, match="is given twice"):
-        wanted(tmp_path, RATE, RATE)
-
-
 def test_a_search_leaves_runs_a_table_and_the_best(tmp_path: Path) -> None:
     found = tuning.tune(wanted(tmp_path), tmp_path, 8, threads=1)
     assert len(found.trials) == 8
@@ -107,35 +100,6 @@ def test_it_goes_on_where_it_was_stopped_and_tries_again_what_was_lost(tmp_path:
     assert by_number[3]["values"] == by_number[2]["values"], "what was lost is tried again"
     again = tuning.tune(asked, tmp_path, 5, threads=1)
     assert again.trials == found.trials, "nothing is trained any more"
-
-
-def test_a_trial_that_was_stopped_is_tried_again_though_it_was_the_last(tmp_path: Path) -> None:
-    asked, epochs = wanted(tmp_path), 4
-    seen = list[EpochRecord]()
-    at_the_last = Callbacks(epoch=seen.append, stop=lambda: 2 * (len(seen) > 2 * epochs))
-    with pytest.raises(
-        Interrupted, match="found/trial-2; run the same command again to repeat this trial"
-    ) as raised:
-        tuning.tune(asked, tmp_path, 3, threads=1, callbacks=at_the_last)
-    assert raised.value.exit_code == 130
-    assert "--resume" not in str(raised.value)
-    found = tuning.tune(asked, tmp_path, 3, threads=1)
-    by_number = {row["trial"]: row for row in found.trials}
-    assert [by_number[k]["state"] for k in range(4)] == [
-        "complete", "complete", "interrupted", "complete",
-    ]  # fmt: skip
-    assert by_number[3]["values"] == by_number[2]["values"]
-    assert len(found.trials) == 4
-
-
-def test_a_search_that_is_started_again_tries_what_it_would_have_tried(tmp_path: Path) -> None:
-    asked = wanted(tmp_path, RATE)
-    at_once = tuning.tune(asked, tmp_path / "at-once", 4, threads=1)
-    for count in (1, 2, 4):
-        parted = tuning.tune(asked, tmp_path / "parted", count, threads=1)
-    tried = {row["trial"]: row["values"]["training.learning_rate"] for row in at_once.trials}
-    assert len(set(tried.values())) == 4
-    assert {row["trial"]: row["values"]["training.learning_rate"] for row in parted.trials} == tried
 
 
 def test_a_database_without_a_driver_is_refused(

@@ -59,20 +59,6 @@ def test_each_bit_of_a_tensor_counts(runs: tuple[RunFolder, RunFolder]) -> None:
     assert first_difference(*runs)[1] == f"{MOMENT} differs by up to 0.5"
 
 
-def test_the_sign_of_a_zero_in_the_metadata_counts(runs: tuple[RunFolder, RunFolder]) -> None:
-    for folder, value in zip(runs, (0.0, -0.0), strict=True):
-        metadata, tensors = load_checksummed(folder.last, VERSION)
-        save_checksummed(folder.last, tensors, {**metadata, "loss_sum": value})
-    assert first_difference(*runs)[1] == "loss_sum differs"
-
-
-def test_equal_nans_are_equal(runs: tuple[RunFolder, RunFolder]) -> None:
-    change_array(runs[0].predictions, "forecast", lambda a: a * [1, np.nan])
-    assert first_difference(*runs)[1] == "forecast in predictions.npz differs by up to 0"
-    change_array(runs[1].predictions, "forecast", lambda a: a * [1, np.nan])
-    assert first_difference(*runs)[1] is None
-
-
 def test_the_dtype_and_the_shape_of_a_tensor_count(runs: tuple[RunFolder, RunFolder]) -> None:
     change_tensor(runs[1], MOMENT, lambda a: a.astype(np.float64))
     assert first_difference(*runs)[1] == f"{MOMENT} differs"

@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 
 from seqattn.config import resolve
-from seqattn.config.plugins import load_plugin
 from seqattn.errors import DistributedError, Interrupted
 from seqattn.experiments import Callbacks
 from seqattn.runs import RunFolder
-from tests.conftest import ROOT
 from tests.experiments.worker_runs import (
     SCORES,
     SLOW,
@@ -123,21 +121,6 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
                  for seed in (1, 2)] for output in ("whole", "parted"))  # fmt: skip
     config = resolve(None, []).config
     assert difference([(config, each) for each in one], [(config, each) for each in two]) is None
-
-
-def test_a_bug_in_a_worker_shows_its_traceback(tmp_path: Path) -> None:
-    text = (ROOT / "examples/plugins/bilinear_tanh.py").read_text()
-    text = text.replace('"bilinear_tanh"', '"breaks_in_workers"').replace(
-        "import math", "import math, os"
-    )
-    broken = f"        if os.getpid() != {os.getpid()}: raise KeyError('mine')\n"
-    text = text.replace("        products = self", broken + "        products = self")
-    (tmp_path / "broken.py").write_text(text)
-    load_plugin(tmp_path / "broken.py")
-    with pytest.raises(
-        RuntimeError, match=r"(?s)a worker process failed:.*broken.py.*KeyError: 'mine'"
-    ):
-        train(runs(tmp_path, variants=("breaks_in_workers", "general")), 2)
 
 
 def test_an_interrupt_in_python_saves_and_is_logged(tmp_path: Path) -> None:

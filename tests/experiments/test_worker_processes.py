@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,10 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-import seqattn
 from seqattn.config import resolve
 from seqattn.config.plugins import load_plugin
-from seqattn.errors import UsageError
 from seqattn.experiments import Callbacks, Launch, train_many, workers
 from seqattn.experiments.group_training import Resources
 from seqattn.experiments.grouping import group_jobs
@@ -27,7 +24,6 @@ from tests.experiments.worker_runs import (
     SCORES,
     Runs,
     alone,
-    environment,
     runs,
     train,
 )
@@ -126,60 +122,6 @@ def test_the_number_of_workers_follows_the_work(
     assert count(much, 2) == 1
 
 
-METRIC = """
-import seqattn
-import numpy as np
-
-@seqattn.register_metric("largest")
-def largest(forecast, target):
-    print("from the metric")
-    return float(np.nanmax(forecast))
-"""
-
-
-def test_jobs_are_read_from_the_environment(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("compare: {seeds: 2, variants: {a: {}}}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "seqattn", "compare", "config.yaml"], cwd=tmp_path,
-        env=environment() | {"SEQATTN_JOBS": "0"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "Invalid value for '--jobs'" in done.stderr
-
-
-WINDOWED = "window: {source: 4, target: 2}, split: {by: time}"
-
-
-def file_runs(table: Path, home: Path, layout: str, cache: str) -> Runs:
-    return [
-        (resolve(None, [
-            f"model.attention.score={score}", "training.epochs=1", f"name={score}",
-            f"data={{kind: file, path: {table}, cache: {cache}, {layout}}}",
-        ]).config, RunFolder(home / score)) for score in SCORES[:2]
-    ]  # fmt: skip
-
-
-def test_data_on_disk_are_trained_in_one_process(tmp_path: Path) -> None:
-    """The mapped file of a cache cannot be pickled, and a copy would need memory."""
-    table, messages = tmp_path / "data.csv", list[str]()
-    rows = [f"{s},{t},{s * t % 7}" for s in range(12) for t in range(60)]
-    table.write_text("\n".join(["series,time,value", *rows]))
-    here = Resources(torch.device("cpu"), 1, {})
-    for layout in (WINDOWED, "source_length: 8"):
-        for cache in ("always", "never"):
-            groups = group_jobs(
-                prepare_jobs(file_runs(table, tmp_path, layout, cache), resume=False)
-            )
-            assert workers.worker_count(groups, here, 2) == (1 if cache == "always" else 2), layout
-    mapped = file_runs(table, tmp_path, WINDOWED, "always")
-    jobs = train(mapped, 2, callbacks=Callbacks(message=messages.append))
-    assert all(job.summary is not None for job in jobs)
-    assert [line for line in messages if "2 workers were requested" in line] == [
-        "2 workers were requested, but none is started: the data are read from the disk cache, or"
-        " are too large for memory."
-    ]
-
-
 def test_the_reason_for_one_process_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,18 +136,3 @@ def test_the_reason_for_one_process_is_shown(
     assert "MLflow" in reason("logging.mlflow=true")
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>", raising=False)
     assert "standard input" in reason()
-
-
-@pytest.mark.parametrize(
-    "workers",
-    [
-        0,
-        1.0,
-        "2",
-    ],
-)
-def test_the_number_of_workers_in_python_is_checked(workers: Any, tmp_path: Path) -> None:
-    for function, more in ((seqattn.compare, {}), (seqattn.train_seeds, {"seeds": 2})):
-        with pytest.raises(UsageError, match="workers .*: expected"):
-            function("compare/scores", output_dir=tmp_path, workers=workers, **more)
-    assert not [*tmp_path.iterdir()]

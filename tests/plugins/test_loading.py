@@ -52,13 +52,6 @@ def test_a_plugin_is_loaded_once(write: Write) -> None:
     assert load_plugin(path) == load_plugin(str(path)) == load_plugin(copy)
 
 
-def test_two_files_with_one_stem(write: Write) -> None:
-    first = load_plugin(write("a/my.py", BILINEAR_TANH))
-    second = load_plugin(write("b/my.py", PARTS))
-    assert first.module != second.module
-    assert {first.module, second.module} <= set(sys.modules)
-
-
 def test_the_paths_of_a_config_are_relative_to_its_folder(write: Write) -> None:
     path = write("sub/my.py", BILINEAR_TANH)
     config = write("sub/my.yaml", "plugins: [my.py]\nmodel: {attention: {score: bilinear_tanh}}\n")
@@ -173,21 +166,6 @@ def test_an_unknown_name_may_be_that_of_a_plugin(write: Write, change: str) -> N
     assert hint in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("{score: dot, normalizer: {initial: 0}}",
-         "model.attention.normalizer.name: is required beside initial: one of softmax, sparsemax,"),
-        ("{score: dot, normalizer: {name: softmax, initial: 0}}",
-         "model.attention.normalizer.name: is softmax, which has no keys. Write softmax alone."),
-    ],
-)  # fmt: skip
-def test_a_mapping_of_a_normalizer_names_it(change: str, words: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        resolve(None, [f"model.attention={change}"])
-    assert words in str(caught.value)
-
-
 CONFIG = """
 data: {kind: squares, n_train: 16, n_validation: 8, n_test: 8}
 model: {kind: mean}
@@ -226,19 +204,6 @@ def test_a_name_of_seqattn(write: Write, decorator: str, noun: str, name: str) -
     )
 
 
-def test_a_class_that_is_not_complete(write: Write) -> None:
-    path = write("my.py", BILINEAR_TANH.replace("def scores(", "def scored("))
-    assert error_of(path) == (
-        "@seqattn.register_score('bilinear_tanh'): the class BilinearTanh lacks scores."
-    )
-    path = write("my.py", BILINEAR_TANH.replace("(seqattn.Score)", ""))
-    assert "expected a subclass of seqattn.Score, got <class" in error_of(path)
-    path = write("my.py", BILINEAR_TANH.replace("(seqattn.ScoreConfig)", ""))
-    assert "needs a config class, a subclass of seqattn.ScoreConfig; got <class" in error_of(path)
-    path = write("my.py", BILINEAR_TANH.replace('"bilinear_tanh"', '"bilinear-tanh"'))
-    assert "'bilinear-tanh' is not a name for a score." in error_of(path)
-
-
 def test_a_plugin_that_was_changed_after_it_was_loaded(write: Write) -> None:
     path = write("my.py", BILINEAR_TANH)
     load_plugin(path)
@@ -262,13 +227,3 @@ def test_a_module_of_torch_without_an_initial_distribution(write: Write) -> None
         PluginError, match=r"^attention.score.key.weight: the class OwnLinear has no"
     ):
         build_model(config.model, 2, 0)
-
-
-def test_a_score_that_is_defined_in_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a notebook: the module `__main__` has no file."""
-    import types
-
-    module = types.ModuleType("notebook")
-    monkeypatch.setitem(sys.modules, "notebook", module)
-    exec(BILINEAR_TANH, vars(module))
-    assert resolve(None, SCORE).config.model_dump()["plugins"] == [{"module": "notebook"}]

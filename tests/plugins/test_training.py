@@ -187,17 +187,6 @@ def test_every_other_kind(
     assert (found[..., 1] == 0).all() and (found[..., 3] > 0).all()
 
 
-def test_weights_have_the_meaning_of_the_normalizer(write: Write, tmp_path: Path) -> None:
-    path = write("parts.py", PARTS)
-    run = train_small(tmp_path, "half", f"plugins=[{path}]", "model.attention.normalizer=half")
-    _, trained = open_run(run)
-    import torch
-
-    (found,) = trained.model.forecast(torch.zeros(2, 3, 2), 4).attention
-    assert found.meaning == "partial"
-    torch.testing.assert_close(found.weights.sum(-1), torch.full((2, 1, 4), 0.5))
-
-
 def test_a_model(seqattn: Command, write: Write, tmp_path: Path, no_pictures: None) -> None:
     path = write("mean.py", MEAN_MODEL)
     base = write("base.yaml", "name: mean\nmodel: {kind: mean}\n")
@@ -250,23 +239,3 @@ def test_the_next_commands_load_the_plugin(
     done = seqattn("train", config, "--seeds", "2", "--name", "many")
     assert "Next, for one of them:\n  seqattn plot-attention outputs/many/seed-" in done.out
     assert done.out.endswith(" --plugin my_attention.py\n")
-
-
-def test_a_plugin_model_without_attention(
-    seqattn: Command, write: Write, tmp_path: Path, no_pictures: None
-) -> None:
-    text = MEAN_MODEL.replace(
-        '    """A linear map of the mean of the source."""\n',
-        '    """A linear map of the mean of the source."""\n\n'
-        "    @property\n    def has_attention(self):\n        return False\n",
-    ).replace("(AttentionMap(weights),) if with_attention else ()", "()")
-    path = write("mean.py", text)
-    base = write("base.yaml", "name: mean\nmodel: {kind: mean}\n")
-    options = [each for word in SMALL if "hidden" not in word for each in ("--set", word)]
-    done = seqattn("train", base, "--plugin", path, *options)
-    assert done.code == 0, done.err
-    assert "  seqattn predict outputs/mean --example 0 --plugin mean.py\n" in done.out
-    for words in (["plot-attention"], ["explain"], ["predict", "--attention", "w.npz"]):
-        done = seqattn(words[0], "outputs/mean", *words[1:], "--plugin", path)
-        assert done.code == 2
-        assert done.err == "seqattn: outputs/mean: its model has no attention.\n"

@@ -108,21 +108,6 @@ def test_a_contract_is_accepted_in_its_file_only(
     ]
 
 
-def test_no_replacement_is_retired(rules: Any) -> None:
-    tables = [("seqattn/", rules.words), ("seqattn/", rules.names), *rules.within.items()]
-    for folder, names in tables:
-        for replacement in ", ".join(names.values()).split(", "):
-            if replacement.isidentifier():
-                assert rules.of_identifier(f"{folder}x.py", replacement) is None, replacement
-    for replacement in rules.modules.values():
-        assert rules.of_module(replacement) is None
-
-
-def test_folders_of_rules_exist(rules: Any) -> None:
-    """A rule for a file that was renamed would find nothing any more."""
-    assert [path for path in rules.within if not (ROOT / path).exists()] == []
-
-
 FIRST, SECOND = "seqattn/a.py", "seqattn/b.py"
 DEFINED_TWICE = {
     "functions": ({FIRST: "def f(): ...", SECOND: "def f(): 1"}, [FIRST, SECOND]),
@@ -143,46 +128,3 @@ def test_one_name_in_two_files_is_found(
     assert {finding.kind for finding in findings} == {"shared"}
     for finding in findings:
         assert all(path in finding.reason for path in sources if path != finding.path)
-
-
-NOT_SHARED = {
-    "methods": {FIRST: "class A:\n    def f(self): ...", SECOND: "class B:\n    def f(self): 1"},
-    "one file": {FIRST: "if x:\n    def f(): ...\nelse:\n    def f(): 1"},
-    "entry points": {"scripts/a.py": "def main(): ...", "scripts/b.py": "def main(): 1"},
-}
-
-
-@pytest.mark.parametrize("sources", NOT_SHARED.values(), ids=NOT_SHARED)
-def test_names_that_are_not_shared(sources: dict[str, str], checker: Any) -> None:
-    assert list(checker.shared(parsed_files(sources))) == []
-
-
-def test_a_shared_name_has_its_places_and_a_replacement(checker: Any) -> None:
-    findings = checker.shared(
-        parsed_files(
-            {
-                FIRST: "x = 1\ndef f(): ...",
-                SECOND: "\n\nif x:\n    def f(): ...\nelse:\n    def f(): 1",
-                "seqattn/cli/c.py": "def f(): 2",
-            }
-        )
-    )
-    assert list(map(str, findings)) == [
-        "seqattn/a.py:2: f: equal code in seqattn/b.py:4 (try: one definition, imported)",
-        "seqattn/b.py:4: f: equal code in seqattn/a.py:2 (try: one definition, imported)",
-        "seqattn/cli/c.py:1: f: also in seqattn/a.py:2, seqattn/b.py:4 (try: f_command)",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("sources", "kind"),
-    [
-        ({FIRST: "def _f(): ...", SECOND: "def _f(): 1"}, "private"),
-        ({"tests/test_a.py": "def f(): ...", "tests/test_b.py": "def f(): ..."}, "helpers"),
-    ],
-)
-def test_an_advisory_finding_has_a_kind_of_its_own(
-    sources: dict[str, str], kind: str, checker: Any
-) -> None:
-    assert [finding.kind for finding in checker.shared(parsed_files(sources))] == [kind] * 2
-    assert kind in checker.ADVISORY

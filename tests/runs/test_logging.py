@@ -6,7 +6,6 @@ import logging
 import re
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +15,9 @@ import pytest
 
 from seqattn import experiments
 from seqattn.config import resolve
-from seqattn.errors import NonFiniteError, StorageError
-from seqattn.experiments import Callbacks, train_many
-from seqattn.runs import EpochRecord, RunFolder
+from seqattn.errors import StorageError
+from seqattn.experiments import train_many
+from seqattn.runs import RunFolder
 from seqattn.runs import folder as run_folder
 from seqattn.runs.storage.atomic import _PendingFile
 from tests.conftest import ROOT
@@ -75,16 +74,6 @@ def test_a_handler_receives_each_line_once_with_its_folder(
     assert collector.lines == [
         (tmp_path / "a", "one"), (tmp_path / "a", "two"), (tmp_path / "b", "three"),
     ]  # fmt: skip
-
-
-def test_the_record_names_the_caller(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    RunFolder(tmp_path).log_line("one")
-    (record,) = caplog.records
-    assert (record.name, record.levelname, record.args) == ("seqattn.run", "INFO", ())
-    assert (record.filename, record.funcName) == (
-        "test_logging.py",
-        "test_the_record_names_the_caller",
-    )
 
 
 def test_the_lines_of_trainings_reach_a_handler(tmp_path: Path, collector: Collector) -> None:
@@ -171,70 +160,6 @@ def test_train_log_has_every_line_whatever_is_configured(name: str, tmp_path: Pa
     assert lines_of(tmp_path / "b") == ["line 0", "line 1", "line 2 {x}"]
     assert int(done.stdout) == received
     assert len(done.stderr.splitlines()) == printed
-
-
-def test_threads_write_whole_lines_in_their_order(tmp_path: Path, collector: Collector) -> None:
-    for run in range(3):
-        (tmp_path / str(run)).mkdir()
-
-    def write(thread: int) -> None:
-        for k in range(40):
-            for run in range(3):
-                RunFolder(tmp_path / str(run)).log_line(f"{thread} {k} {'x' * 200}")
-
-    threads = [threading.Thread(target=write, args=(k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for run in range(3):
-        words = [line.split() for line in lines_of(tmp_path / str(run))]
-        for thread_of in range(8):
-            numbers = [int(k) for thread, k, _ in words if int(thread) == thread_of]
-            assert numbers == list(range(40))
-    assert len(collector.lines) == 3 * 8 * 40
-
-
-class Clock:
-    """Time counted in finished epochs."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.epochs = 0
-        monkeypatch.setattr(time, "strftime", lambda *_: f"after-{self.epochs} epochs:")
-        self.callbacks = Callbacks(epoch=self.count)
-
-    def count(self, record: EpochRecord) -> None:
-        self.epochs += 1
-
-
-def epochs_and_words(folder: RunFolder) -> list[tuple[int, str]]:
-    """(epochs finished, first word) of each line."""
-    lines = folder.log.read_text(encoding="utf-8").splitlines()
-    split = [line.split(" ", 3) for line in lines]
-    return [(int(stamp.removeprefix("after-")), word) for stamp, _, word, *_ in split]
-
-
-def test_lines_stand_in_the_order_of_events(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock(monkeypatch)
-    folder, _ = experiments.train_one(
-        small_config(), tmp_path, plots=False, callbacks=clock.callbacks
-    )
-    assert epochs_and_words(folder) == [
-        (0, "train"), (0, "gradients:"), (0, "epoch"), (1, "epoch"), (2, "epoch"), (3, "finished:"),
-    ]  # fmt: skip
-
-
-def test_the_reason_of_an_end_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    config = small_config(training={"learning_rate": 100.0, "optimizer": "sgd", "epochs": 40})
-    with pytest.raises(NonFiniteError):
-        experiments.train_one(config, tmp_path, plots=False, callbacks=clock.callbacks)
-    lines = epochs_and_words(RunFolder(tmp_path / config.name))
-    assert [word for _, word in lines[:2]] == ["train", "gradients:"]
-    assert lines[-1] == (clock.epochs, "ended:")
-    assert lines == sorted(lines, key=lambda line: line[0])
 
 
 SETS = ["data.n_train=8", "data.n_validation=4", "data.n_test=4", "training.epochs=1"]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from seqattn.analysis.comparison import read_comparison
-from seqattn.plots.comparison_pictures import median_attention, validation_losses
+from seqattn.plots.comparison_pictures import median_attention
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import arrays, atomic, atomic_write, read_arrays, write_transaction
 from tests.comparisons import train_comparison, write_divergence
@@ -126,35 +126,6 @@ def test_the_commonest_lengths_of_a_file_that_is_read_in_part(
     assert in_part is not None
     assert in_part.caption == whole.caption
     np.testing.assert_array_equal(in_part.weights, whole.weights)
-
-
-def test_the_terminal_shows_the_shares_of_a_large_file(
-    seqattn: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heads = ["model.attention.heads=2", "model.hidden_dim=6"]
-    run = train_small(tmp_path, "heads", *heads)
-    words = ["plot-attention", run, "--terminal", "--examples", "2"]
-    before = seqattn(*words).out
-    assert "all 12 sequences" in before
-    monkeypatch.setattr(arrays, "MAX_VERIFIED_BYTES", 100)
-    monkeypatch.setattr(arrays, "MAX_WHOLE_BYTES", 100)
-    assert seqattn(*words).out == before
-
-
-def test_a_comparison_may_be_copied_under_any_name(finished: Path, tmp_path: Path) -> None:
-    copied = Path(shutil.copytree(finished, tmp_path / "mine (copy)"))
-    assert [variant.losses for variant in read_comparison(copied).variants] == [
-        variant.losses for variant in read_comparison(finished).variants
-    ]
-
-
-def test_curves_leave_out_a_run_without_metrics(finished: Path, tmp_path: Path) -> None:
-    home = Path(shutil.copytree(finished, tmp_path / "mine"))
-    variant = read_comparison(home).variants[0]
-    both = validation_losses(variant)
-    first = next(iter(variant.folders.values()))
-    first.metrics.unlink()
-    np.testing.assert_array_equal(validation_losses(variant), both[1:])
 
 
 def test_seeds_that_differ_in_what_changes_nothing_learned_are_of_one_config(
