@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from seqattn.data import inspect as reader  # noqa: E402
-from seqattn.data.setting_names import name_origin  # noqa: E402
+from seqattn.data.reading import name_origin  # noqa: E402
 from seqattn.errors import SeqattnError  # noqa: E402
 from tests.real_files import load_cases, options_of  # noqa: E402
 

@@ -196,7 +196,7 @@ def check_command(
     of a config that trains on the file.
     """
     from seqattn.data.inspect import inspect_file
-    from seqattn.data.setting_names import name_origin
+    from seqattn.data.reading import name_origin
     from seqattn.runs.storage import check_outputs
 
     text.check()

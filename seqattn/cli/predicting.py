@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
@@ -114,7 +115,7 @@ class ForecastOptions:
 
 
 @dataclass(frozen=True)
-class TextOptions(DecodingOptions):
+class LineOptions(DecodingOptions):
     """The options for the outputs of a model that was trained on symbols."""
 
     n_best: Annotated[int, typer.Option(
@@ -137,11 +138,38 @@ class TextOptions(DecodingOptions):
         "--interactive", help="Answer each line, with a heatmap of the attention."
     )] = False  # fmt: skip
 
-    @property
-    def given(self) -> list[str]:
-        """The names of the options that are not at their defaults."""
-        return [f"--{one.name.replace('_', '-')}" for one in fields(self)
-                if getattr(self, one.name) != one.default]  # fmt: skip
+    def check_none_given(self, run: Path, *, is_of_symbols: bool) -> None:
+        """Check that all options are at their defaults, because the command reads no lines.
+
+        Raises:
+            UsageError: if an option is given.
+        """
+        given = [f"--{one.name.replace('_', '-')}" for one in fields(self)
+                 if getattr(self, one.name) != one.default]  # fmt: skip
+        if given and is_of_symbols:
+            raise UsageError(f"{given[0]}: applies to lines of text; leave out --example.")
+        if given:
+            raise UsageError(
+                f"{given[0]}: applies to models of symbols; {run} was trained on vectors."
+            )
+
+    def columns(self, output: TextOutput) -> str:
+        """Return an output as a line with the columns that the options select."""
+        columns = [str(output.line)] if self.n_best > 1 else []
+        if self.scores:
+            columns.append(f"{output.score:.4f}")
+        columns.append(output.text)
+        if self.alignment:
+            columns.append(output.pharaoh)
+        return "\t".join(columns)
+
+    def print_heatmap(self, output: TextOutput) -> None:
+        """Print the attention of an output, if the model has attention."""
+        from seqattn.cli.text_heatmap import print_text_weights
+
+        if output.weights is not None:
+            way = "forced" if self.forced else str(self.decoding(self.n_best))
+            print_text_weights(output.weights, output.source, output.target, way)
 
 
 @grouped_options
@@ -150,7 +178,7 @@ def predict(
     source: InputOptions,
     options: ForecastOptions,
     files: ForecastFiles,
-    texts: TextOptions,
+    texts: LineOptions,
 ) -> None:
     """Forecast sequences, or translate lines of text.
 
@@ -186,15 +214,9 @@ def predict(
     if files.attention is not None or override is not None:
         require_attention(run, trained.config.model)
     if trained.spec.target.symbols and options.example is None:
-        _predict_lines(trained, input_file, files, options, texts)
+        _predict_lines(run, trained, input_file, files, options, texts)
         return
-    if texts.given:
-        raise UsageError(
-            f"{texts.given[0]}: applies to lines of text, which a model reads that was trained on"
-            " symbols; leave out --example."
-            if trained.spec.target.symbols
-            else f"{texts.given[0]}: applies to models of symbols; {run} was trained on vectors."
-        )
+    texts.check_none_given(run, is_of_symbols=bool(trained.spec.target.symbols))
     steps = options.steps or trained.spec.target_length
     if input_file is not None:
         reader = inputs.input_reader(trained, source.reading)
@@ -212,16 +234,14 @@ def predict(
 
 
 def _predict_lines(
-    trained: LoadedModel, input_file: Path | None, files: ForecastFiles, options: ForecastOptions,
-    texts: TextOptions,
+    run: Path, trained: LoadedModel, input_file: Path | None, files: ForecastFiles,
+    options: ForecastOptions, texts: LineOptions,
 ) -> None:  # fmt: skip
     """Write the outputs for each line of a file or of standard input.
 
     Raises:
         UsageError: if an option applies to sequences of vectors only.
     """
-    import sys
-
     from seqattn.analysis.evaluation.texts import LINES_AT_ONCE, translate
     from seqattn.runs.storage import write_output
 
@@ -230,57 +250,44 @@ def _predict_lines(
             "--format, --attention and --attention-override apply to sequences of vectors; a model"
             " of symbols writes lines of text. plot-attention and --interactive show its weights."
         )
-    has_attention = trained.config.model.has_attention
-    if texts.alignment and not has_attention:
-        raise UsageError("--alignment pharaoh: the model has no attention.")
-    is_pipe = input_file is None or str(input_file) == "-"
-    name = "standard input" if is_pipe else str(input_file)
-    at_once = LINES_AT_ONCE
-    if is_pipe and (texts.interactive or sys.stdin.isatty()):
-        at_once = 1  # each line is answered when it is typed
-        note("Type a line and press Enter; end with Ctrl+D.")
-    decoding = texts.decoding(texts.n_best)
-    lines = sys.stdin if is_pipe else _lines_of(Path(name))
-    forced = None if texts.forced is None else _lines_of(texts.forced)
-    with_weights = texts.alignment is not None or (texts.interactive and has_attention)
-    try:
-        outputs = translate(
-            trained, lines, options.steps, note, decoding=decoding, forced=forced,
-            with_attention=with_weights, name=name, at_once=at_once,
-        )  # fmt: skip
-        if files.path is not None:
-            written = "".join(f"{_line_of(one, texts)}\n" for one in outputs)
-            write_output(files.path, written.encode())
-            return
-        for one in outputs:
-            write_data(f"{_line_of(one, texts)}\n")
-            if texts.interactive and one.weights is not None:
-                from seqattn.cli.text_heatmap import print_text_weights
-
-                way = "forced" if forced else str(decoding)
-                print_text_weights(one.weights, one.source, one.target, way)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name}: is not UTF-8 text ({error.reason}).") from None
-
-
-def _lines_of(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 text ({error.reason}).") from None
-
-
-def _line_of(output: TextOutput, texts: TextOptions) -> str:
-    """Return an output as a line with the columns that the options select."""
-    columns = [str(output.line)] if texts.n_best > 1 else []
-    if texts.scores:
-        columns.append(f"{output.score:.4f}")
-    columns.append(output.text)
     if texts.alignment:
-        columns.append(output.pharaoh)
-    return "\t".join(columns)
+        require_attention(run, trained.config.model)
+    lines, name, is_typed = _lines_of(input_file)
+    if is_typed or texts.interactive:
+        note("Type a line and press Enter; end with Ctrl+D.")
+    outputs = translate(
+        trained, lines, options.steps, note, decoding=texts.decoding(texts.n_best),
+        forced=None if texts.forced is None else _lines_of(texts.forced)[0],
+        with_attention=texts.interactive or texts.alignment is not None,
+        name=name, at_once=1 if is_typed or texts.interactive else LINES_AT_ONCE,
+    )  # fmt: skip
+    if files.path is not None:
+        write_output(files.path, "".join(f"{texts.columns(one)}\n" for one in outputs).encode())
+        return
+    for one in outputs:
+        write_data(f"{texts.columns(one)}\n")
+        if texts.interactive:
+            texts.print_heatmap(one)
+
+
+def _lines_of(path: Path | None) -> tuple[Iterator[str], str, bool]:
+    """Return the lines of a file or of standard input, the name of the file in messages, and
+    whether a person types the lines."""
+    import sys
+
+    is_pipe = path is None or str(path) == "-"
+    name = "standard input" if is_pipe else str(path)
+
+    def lines() -> Iterator[str]:
+        try:
+            with sys.stdin if path is None or is_pipe else path.open(encoding="utf-8-sig") as file:
+                yield from file
+        except OSError as error:
+            raise DataError(f"{name}: {error.strerror}.") from None
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name}: is not UTF-8 text ({error.reason}).") from None
+
+    return lines(), name, is_pipe and sys.stdin.isatty()
 
 
 def _predict_part(

@@ -75,7 +75,8 @@ class BarDisplay(LineDisplay):
 
 
 def _format_losses(record: EpochRecord) -> str:
-    return f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
+    losses = f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
+    return losses if record.exact_match is None else f"{losses}, exact {record.exact_match:.1%}"
 
 
 @contextlib.contextmanager

@@ -251,6 +251,12 @@ class EmbeddingConfig(Section):
     tied: bool = False
     """Whether the output layer uses the vectors of the target symbols as its weights (Press and
     Wolf 2017)."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Probability of dropout of the numbers of a vector in training. For a recurrent model only; a
+    Transformer applies `model.dropout` to its inputs."""
+    word_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Probability in training that the network reads the unknown symbol instead of a symbol of the
+    source or of the true target (Bowman et al. 2016)."""
 
 
 class Recurrent(ModelConfig):

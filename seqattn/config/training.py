@@ -126,13 +126,16 @@ LearningRateSchedule = Annotated[
 ]
 
 
+Monitor = Literal["loss", "exact_match", "symbol_error_rate"]
+
+
 class EarlyStopping(Section):
-    """Early stopping based on the validation loss."""
+    """Early stopping based on `training.monitor`."""
 
     patience: Count = 20
     """Number of epochs without improvement before training stops."""
     min_delta: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """The loss counts as improved if it decreases by more than this number."""
+    """The monitored measure counts as improved if it improves by more than this number."""
 
 
 class Training(Section):
@@ -164,8 +167,24 @@ class Training(Section):
     clipping."""
     teacher_forcing: TeacherForcing = ConstantForcing()
     """How often the decoder input is the true previous step instead of the model's own forecast."""
+    monitor: Monitor = "loss"
+    """Measure of the validation part that selects the best epoch, stops training early and lowers
+    the learning rate at a plateau. `exact_match` (the share of outputs that are right in every
+    symbol) and `symbol_error_rate` are measured in free running, and exist for symbols only."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the probability that the target distribution of a symbol gives to all symbols alike
+    (Szegedy et al. 2016). It changes the training loss of symbols only."""
+    feedback: Literal["argmax", "sampled"] = "argmax"
+    """Which symbol the decoder reads in training where it does not read the true one: the most
+    probable symbol (`argmax`), or one drawn from the probabilities (`sampled`; Bengio et al. 2015).
+    Vectors are read as they are."""
+    batch_order: Literal["shuffled", "by_length"] = "shuffled"
+    """How an epoch groups the sequences into batches. `shuffled` takes them in a random order.
+    `by_length` sorts the shuffled sequences by the lengths of source and target and visits the
+    batches in a random order, so that a batch has little padding; the longest sequences come
+    last."""
     early_stopping: EarlyStopping | None = None
-    """Early stopping based on the validation loss. `null` means that training never stops early."""
+    """Early stopping based on `monitor`. `null` means that training never stops early."""
     compile: Literal["off", "auto", "on"] = "off"
     """Whether torch.compile compiles one step of the model. With `on`, the step is compiled at the
     start. With `auto`, seqattn measures the time of the steps, compiles the step if the rest of the

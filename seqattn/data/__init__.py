@@ -9,8 +9,7 @@ from seqattn.data.metrics import InSample
 from seqattn.data.plugin_tasks import PLUGIN_TASKS, register_task
 from seqattn.data.sequences import Sequences
 from seqattn.data.spaces import Scaling, Space, Vectors
-from seqattn.data.spec import DataSpec
-from seqattn.data.splits import Splits
+from seqattn.data.spec import DataSpec, Splits
 from seqattn.data.windows import Windows
 
 

@@ -25,7 +25,7 @@ from seqattn.data.naive import check_season, source_columns_of_targets
 from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.series import Series, Spans
 from seqattn.data.spacing import Frequency
-from seqattn.data.splits import Splits
+from seqattn.data.spec import Splits
 from seqattn.data.units import check_units
 from seqattn.data.windows import Windows
 from seqattn.errors import DataError, counted

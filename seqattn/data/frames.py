@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from seqattn.data.setting_names import name_origin
+from seqattn.data.reading import name_origin
 from seqattn.data.tables.connection import connect, literal, quote_name
 from seqattn.errors import DataError
 

@@ -14,10 +14,9 @@ from seqattn.config import OwnFile, Split, as_value
 from seqattn.data.chunk import Chunk, concat_chunks
 from seqattn.data.file_dataset import target_series
 from seqattn.data.files import NESTED, TABLES, check_file, file_format, file_kind, read_all
-from seqattn.data.reading import Reading
+from seqattn.data.reading import Reading, setting
 from seqattn.data.seasonality import SeriesCollection, find_season
 from seqattn.data.series import Series, Spans, infer_spacing, regularize
-from seqattn.data.setting_names import setting
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.data.tables.long import LongTable
 from seqattn.data.tables.read import find_roles

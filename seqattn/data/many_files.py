@@ -23,10 +23,9 @@ from seqattn.data.files import (
     read_all,
     read_chunks,
 )
-from seqattn.data.reading import Reading, Resolution
+from seqattn.data.reading import Reading, Resolution, setting
 from seqattn.data.sequences import Integers
 from seqattn.data.series import Series, block_slices, infer_spacing, regularize
-from seqattn.data.setting_names import setting
 from seqattn.data.spacing import NUMBER, Spacing, most_frequent
 from seqattn.data.store import SeriesStore, is_large, load_cached
 from seqattn.errors import DataError, NoRows, counted

@@ -4,7 +4,8 @@ models of symbols. Of vectors, `seqattn.data.metrics` defines the measures. Of s
     exact match          share of the sequences that are right in every symbol
     symbol error rate    edit distances (Levenshtein 1966) divided by the number of true symbols,
                          both summed over the sequences: the word error rate for words, the
-                         character error rate for characters
+                         character error rate for characters. A source that has several targets in
+                         the part counts once, with the target that is nearest to the output.
     token accuracy       share of the true symbols, with the end of the sequence, that have the
                          largest probability when the model is given all true symbols before them
     perplexity           exponential of the mean cross-entropy of the true symbols
@@ -17,9 +18,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Sequences
 from seqattn.data.spaces import Space
-from seqattn.data.tokens import END, Tokens
+from seqattn.data.tokens import END, PAD, Tokens
 
 FREQUENCIES = "unigram model"
 BIGRAMS = "bigram model (fitted)"
@@ -87,18 +88,27 @@ class TokenScores:
 
     def __init__(self, part: Sequences) -> None:
         assert isinstance(part.target_space, Tokens)
-        self.space, steps = part.target_space, part.target_steps
+        steps = part.target_steps
         self.entropy, self.counts = np.zeros(steps), np.zeros(steps, dtype=np.int64)
-        self.right = self.exact = self.sequences = self.distance = self.symbols = 0
+        self.right = 0
+        self.outputs = OutputCounts(0, 0, 0, 0)
+        self.references = references_of(part)
+        self.seen = set[bytes]()
 
     def add_free_running(self, indices: slice, chunk: Sequences, values: NDArray[Any]) -> None:
         """Add the outputs (n, T, 1) of n sequences in free running."""
-        for output, target in zip(values, chunk.target, strict=True):
-            found, true = self.space.symbols_of(output), self.space.symbols_of(target)
-            self.exact += found == true
-            self.distance += edit_distance(found, true)
-            self.symbols += len(true)
-        self.sequences += len(chunk)
+        found, true = values[..., 0], chunk.target[..., 0].copy()
+        counted = np.ones(len(chunk), dtype=bool)
+        for k, key in enumerate(_source_keys(chunk) if self.references else ()):
+            if key not in self.references:
+                continue
+            counted[k] = key not in self.seen
+            self.seen.add(key)
+            several = self.references[key]
+            distances = edit_distances(np.repeat(found[k : k + 1], len(several), axis=0), several)
+            true[k] = several[int(distances.argmin())]
+        new = OutputCounts.of(found[counted], true[counted])
+        self.outputs = OutputCounts(*map(sum, zip(self.outputs, new, strict=True)))
 
     def add_teacher_forced(self, indices: slice, chunk: Sequences, values: NDArray[Any]) -> None:
         """Add the most probable symbols and the cross-entropies of n sequences with teacher
@@ -130,14 +140,34 @@ class TokenScores:
     def measures(self) -> dict[str, float]:
         """The measures that the docstring of the module defines, by name."""
         return {
-            "exact_match": self.exact / self.sequences,
-            "symbol_error_rate": self.distance / max(1, self.symbols),
+            "exact_match": self.outputs.exact_match,
+            "symbol_error_rate": self.outputs.symbol_error_rate,
             "token_accuracy": self.right / int(self.counts.sum()),
             "perplexity": math.exp(min(self.loss, 700.0)),
         }
 
 
 Scores = VectorScores | TokenScores
+
+
+def references_of(part: Sequences) -> dict[bytes, NDArray[np.int64]]:
+    """Return the different targets (M, T) of each source that has several, by the bytes of the
+    source."""
+    targets = dict[bytes, set[bytes]]()
+    for _, chunk in part.chunks():
+        rows = chunk.target[..., 0].astype(np.int64)
+        for key, row in zip(_source_keys(chunk), rows, strict=True):
+            targets.setdefault(key, set()).add(row.tobytes())
+    return {
+        key: np.stack([np.frombuffer(row, dtype=np.int64) for row in sorted(rows)])
+        for key, rows in targets.items()
+        if len(rows) > 1
+    }
+
+
+def _source_keys(chunk: Sequences) -> Iterator[bytes]:
+    rows = zip(chunk.source, chunk.source_lengths.tolist(), strict=True)
+    return (row[:length].tobytes() for row, length in rows)
 
 
 @singledispatch
@@ -156,18 +186,58 @@ def _scores_of_tokens(space: Tokens, part: Sequences) -> Scores:
     return TokenScores(part)
 
 
-def edit_distance(found: Sequence[str], true: Sequence[str]) -> int:
+def edit_distances(found: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return the smallest number of insertions, deletions and substitutions of symbols that turn
-    one sequence into the other."""
-    if found == true:
-        return 0
-    before = list(range(len(true) + 1))
-    for i, symbol in enumerate(found, 1):
-        row = [i]
-        for j, other in enumerate(true, 1):
-            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (symbol != other)))
-        before = row
-    return before[-1]
+    one sequence of numbers into the other, (N,), for N pairs.
+
+    Args:
+        found: (N, T) numbers. A sequence ends before its first `END` or `PAD`.
+        true: (N, U) numbers.
+    """
+    N, U = true.shape
+    lengths = [((one == END) | (one == PAD)).cumsum(axis=1) == 0 for one in (found, true)]
+    found_lengths, true_lengths = (valid.sum(axis=1) for valid in lengths)
+    row = np.tile(np.arange(U + 1), (N, 1))  # distances of the empty beginning
+    result: NDArray[np.int64] = true_lengths.copy()
+    for i in range(1, int(found_lengths.max(initial=0)) + 1):
+        changed = row[:, :-1] + (found[:, i - 1, None] != true)
+        new = np.concatenate([np.full((N, 1), i), np.minimum(row[:, 1:] + 1, changed)], axis=1)
+        # An insertion costs 1 a step to the right.
+        row = np.minimum.accumulate(new - np.arange(U + 1), axis=1) + np.arange(U + 1)
+        ended = found_lengths == i
+        result[ended] = row[ended, true_lengths[ended]]
+    return result
+
+
+class OutputCounts(NamedTuple):
+    """Counts of N outputs in free running, of which sums over parts are taken.
+
+    Attributes:
+        exact: number of outputs that are right in every symbol.
+        sequences: N.
+        distance: sum of the edit distances to the targets.
+        symbols: number of symbols of the targets, without the ends.
+    """
+
+    exact: int
+    sequences: int
+    distance: int
+    symbols: int
+
+    @classmethod
+    def of(cls, found: NDArray[np.integer], true: NDArray[np.integer]) -> OutputCounts:
+        """Count the outputs (N, T) of N targets (N, U)."""
+        distances = edit_distances(found, true)
+        symbols = (((true == END) | (true == PAD)).cumsum(axis=1) == 0).sum()
+        return cls(int((distances == 0).sum()), len(true), int(distances.sum()), int(symbols))
+
+    @property
+    def exact_match(self) -> float:
+        return self.exact / max(1, self.sequences)
+
+    @property
+    def symbol_error_rate(self) -> float:
+        return self.distance / max(1, self.symbols)
 
 
 def losses_of_ngrams(
@@ -199,25 +269,29 @@ def losses_of_ngrams(
 def measures_of_rules(train: Sequences, part: Sequences) -> dict[str, dict[str, float]]:
     """Return the exact match and the symbol error rate of a copy of the source, and of the most
     frequent target of the training part."""
-    source, target = part.source_space, part.target_space
-    assert isinstance(target, Tokens)
-    most = Counter(
-        tuple(target.symbols_of(row)) for _, chunk in train.chunks() for row in chunk.target
-    ).most_common(1)[0][0]
-    found = dict[str, dict[str, float]]()
-    for name in (COPY, FREQUENT_TARGET) if isinstance(source, Tokens) else (FREQUENT_TARGET,):
-        exact = distance = symbols = n = 0
-        for _, chunk in part.chunks():
-            for k, row in enumerate(chunk.target):
-                output = list(most)
-                if name == COPY and isinstance(source, Tokens):
-                    output = source.symbols_of(chunk.source[k])
-                true = target.symbols_of(row)
-                exact += output == true
-                distance += edit_distance(output, true)
-                symbols, n = symbols + len(true), n + 1
-        found[name] = {"exact_match": exact / n, "symbol_error_rate": distance / max(1, symbols)}
-    return found
+    assert isinstance(part.target_space, Tokens)
+    most, U = Counter[bytes](), train.target_steps
+    for _, chunk in train.chunks():
+        most.update(row.tobytes() for row in chunk.target[..., 0].astype(np.int64))
+    frequent = np.frombuffer(most.most_common(1)[0][0], dtype=np.int64)
+    scores = {FREQUENT_TARGET: TokenScores(part)}
+    number_of = part.target_space.number_of
+    if isinstance(part.source_space, Tokens):  # a symbol that the target lacks has no number
+        scores[COPY] = TokenScores(part)
+        copies = np.array([number_of.get(one, -1) for one in part.source_space.symbols])
+        copies[PAD] = PAD
+    for places, chunk in part.chunks():
+        rows = np.broadcast_to(frequent[:, None], (len(chunk), U, 1))
+        scores[FREQUENT_TARGET].add_free_running(places, chunk, rows)
+        if COPY in scores:
+            scores[COPY].add_free_running(places, chunk, copies[chunk.source])
+    return {
+        name: {
+            "exact_match": one.outputs.exact_match,
+            "symbol_error_rate": one.outputs.symbol_error_rate,
+        }
+        for name, one in scores.items()
+    }
 
 
 def _pairs(part: Sequences) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

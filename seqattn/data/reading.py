@@ -1,12 +1,19 @@
-"""How a file of sequences is read: its format, its text, its times and the roles of its columns."""
+"""How a file of sequences is read: its format, its text, its times and the roles of its columns.
+
+The names of these settings in messages are config keys, options of `seqattn data check`, or changes
+of a DataFrame in Python.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from seqattn.data.setting_names import renaming
+from seqattn.config import as_value
 from seqattn.errors import AmbiguousData, DataError
 
 Auto = Literal["auto"]
@@ -313,3 +320,55 @@ def shorten(text: str, size: int = MAX_SHOWN) -> str:
     """Return a text for a message. If the text has more than `size` characters, return the first
     `size` characters and "..."."""
     return text if len(text) <= size else f"{text[:size]}..."
+
+
+SHORT_OPTIONS = {"na_values": "--na"}
+"""The options that are not named after their config key, by key."""
+Origin = Literal["config", "options", "frame"]
+_origin: ContextVar[Origin] = ContextVar("_origin", default="config")
+
+
+@contextlib.contextmanager
+def name_origin(origin: Origin) -> Iterator[None]:
+    """Return a context manager in which messages contain the remedies for an origin of settings:
+    config keys, the options of `seqattn data check`, or a DataFrame in Python."""
+    token = _origin.set(origin)
+    try:
+        yield
+    finally:
+        _origin.reset(token)
+
+
+def renaming(others: str = ".") -> str:
+    """Return text for a message that states to rename a column.
+
+    Args:
+        others: the end of the sentence, with remedies other than renaming the column of a file.
+    """
+    if _origin.get() == "frame":
+        return "Rename a column of the DataFrame, or its index."
+    return f"Rename the column in the file{others}"
+
+
+def setting(key: str, value: str | Sequence[str] | None = "") -> str:
+    """Return text for a message that states how to set a key of the section `data`.
+
+    For example, the text is `data.ignore: ['day']`, or `--ignore day` in `seqattn data check`.
+
+    Args:
+        key: the key without `data.`.
+        value: the value, a list of values, None for `null` or `none`, or "" for the name alone.
+    """
+    if _origin.get() == "options":
+        option = SHORT_OPTIONS.get(key, f"--{key.replace('_', '-')}")
+        if value == "":
+            return option
+        if value is None:
+            return f"{option} none"
+        text = shlex.quote(value if isinstance(value, str) else ",".join(value))
+        return f"{option}={text}" if text.startswith("-") or text == "''" else f"{option} {text}"
+    if value == "":
+        return f"data.{key}"
+    if value is None:
+        return f"data.{key}: null"
+    return f"data.{key}: {as_value(value) if isinstance(value, str) else list(value)}"

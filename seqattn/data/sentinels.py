@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.chunk import Ragged
-from seqattn.data.reading import Reading
-from seqattn.data.setting_names import setting
+from seqattn.data.reading import Reading, setting
 from seqattn.errors import AmbiguousData, counted
 
 SENTINELS = (-9.0, -99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -99999.0,

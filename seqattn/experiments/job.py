@@ -212,7 +212,8 @@ class Job:
         if self.state is None:
             return None
         training = self.config.training
-        stopper = build_early_stopper(training, self.state.validation_losses)
+        values = [record.monitored(training.monitor) for record in self.state.history]
+        stopper = build_early_stopper(training, values)
         return find_ending(training, self.state.epoch, stopper)
 
     @property

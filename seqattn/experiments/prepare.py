@@ -49,7 +49,7 @@ def prepare_jobs(
             check_memory(config, splits[key])
         replaces = overwrite and folder.is_run
         job = Job(config, folder, splits[key], resume, replaces)
-        check_fixed_lengths(config, job.data)
+        check_fit(config, job.data)
         longest, points = getattr(config.model, "longest", None), max(job.lengths)
         if longest is not None and points > longest:
             raise UsageError(
@@ -61,12 +61,20 @@ def prepare_jobs(
     return with_shared_scaling(with_starting_points(jobs))
 
 
-def check_fixed_lengths(config: Config, data: Splits) -> None:
-    """Check that all sources, and all targets, have the one length that `model.skip: linear` needs.
+def check_fit(config: Config, data: Splits) -> None:
+    """Check that the sections `model` and `training` fit the sequences.
 
     Raises:
-        DataError: if `model.skip` is `linear`, and lengths differ.
+        ConfigError: if a key is for symbols, but the steps are vectors, or the other way round.
+        DataError: if `model.skip` is `linear`, which needs sources and targets of one length, and
+            lengths differ.
     """
+    monitor = config.training.monitor
+    if monitor != "loss" and not data.train.target_space.symbols:
+        raise ConfigError(
+            f"training.monitor: {monitor} is a measure of symbols, but the targets of these data"
+            " are vectors. Set training.monitor=loss."
+        )
     spaces = data.train.source_space, data.train.target_space
     has_symbols = any(space.symbols for space in spaces)
     if getattr(config.model, "embedding", None) is not None and not has_symbols:

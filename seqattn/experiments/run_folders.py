@@ -324,10 +324,13 @@ class FolderSession(Session):
         for each in progress:
             record = each.history[-1]
             if self.background is not None:  # the logs of many runs do not list their epochs
+                way = "free running" if record.exact_match is None else "teacher-forced"
+                other = f"{record.validation_loss_teacher_forced:.6g} teacher-forced"
+                if record.exact_match is not None:
+                    other = f"exact match {record.exact_match:.4f}"
                 self.writers[each.run].folder.log_line(
                     f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
-                    f" {record.validation_loss:.6g} free running,"
-                    f" {record.validation_loss_teacher_forced:.6g} teacher-forced"
+                    f" {record.validation_loss:.6g} {way}, {other}"
                 )
             self.callbacks.epoch(record)
         self.ended_runs.update(each.run for each in progress if each.ending)

@@ -248,9 +248,10 @@ class MLflowTracker:
         metrics = [
             Metric(name, value, now, record.epoch)
             for record in records
-            for name, value in zip(METRICS[1:], record.as_row()[1:], strict=True)
+            for name, value in record.as_dict().items()
+            if name != "epoch"
         ]
-        step = MAX_METRICS - MAX_METRICS % len(METRICS[1:])  # whole epochs
+        step = MAX_METRICS - MAX_METRICS % max(1, len(metrics) // max(1, len(records)))  # epochs
         for at in range(0, len(metrics), step):
             self._client.log_batch(self.run_id, metrics=metrics[at : at + step])
         self._lost_response = False
@@ -269,7 +270,7 @@ class MLflowTracker:
 
     def _find_last_epoch(self) -> int:
         """Return the last epoch that the MLflow run contains, or 0 if it contains no epoch."""
-        # `seconds` is the last column, so an epoch with `seconds` is complete.
+        # `seconds` is the last column of every run, so an epoch with `seconds` is complete.
         history = self._client.get_metric_history(self.run_id, METRICS[-1])
         return max((metric.step for metric in history), default=0)
 
@@ -370,8 +371,7 @@ class WandbTracker:
 
     def log_epochs(self, records: Sequence[EpochRecord]) -> None:
         for record in records:
-            values = dict(zip(METRICS, record.as_row(), strict=True))
-            self._run.log({**values, "epoch": record.epoch}, step=record.epoch)
+            self._run.log(record.as_dict(), step=record.epoch)
             self._epoch = record.epoch
 
     def log_picture(self, name: str, png: bytes) -> None:

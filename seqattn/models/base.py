@@ -31,7 +31,7 @@ class RNG(Protocol):
     """A source of the random numbers of one training step. Each run has its own named streams of
     random numbers."""
 
-    def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
+    def uniform(self, name: Literal["sampling", "dropout", "feedback"], *shape: int) -> Tensor:
         """Draw new numbers from the uniform distribution over [0, 1].
 
         Args:

@@ -238,19 +238,22 @@ class FastWeightsModel(Seq2SeqModel):
         *_, S, _ = source.shape
         *_, T, _ = target.shape
         use_matrix = self._use_matrix(S, T, with_attention)
-        memory, state, start = self.encode(source, source_lengths, use_matrix=use_matrix)
+        read = self.source_modality.drop_words(source, rng)
+        memory, state, start = self.encode(read, source_lengths, use_matrix=use_matrix)
         skips = self.skip_outputs(source, source_lengths, [1] * T)
         modality = self.target_modality
-        known = self.decoder_input(modality.embed(shift_right(start, target)))
+        read = modality.drop_words(target, rng)
+        known = self.decoder_input(modality.embed(shift_right(start, read)))
+        u = modality.draw_feedback(rng, target.shape[-3], T)
         all_forced, any_forced = find_forced_steps(teacher_forcing, T)
         values, weights = list[Tensor](), list[Tensor]()
         for t, skip in enumerate(skips):
             if t == 0 or all_forced[t]:
                 projected = known.select(-2, t)
             else:
-                x = modality.read(values[-1])
+                x = modality.feed(values[-1], u, t)
                 if any_forced[t]:
-                    x = select_decoder_input(teacher_forcing, target, x, t)
+                    x = select_decoder_input(teacher_forcing, read, x, t)
                 projected = self.decoder_input(modality.embed(x))
             output, state, read_weights, memory = self.step(projected, state, memory)
             output = output if skip is None else output + skip.squeeze(-2)

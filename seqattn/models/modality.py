@@ -21,12 +21,15 @@ import torch
 import torch.nn.functional
 from torch import Tensor, nn
 
-from seqattn.config import EmbeddingConfig
-from seqattn.data.tokens import BEGIN, END
+from seqattn.config import EmbeddingConfig, Training
+from seqattn.data.tokens import BEGIN, END, UNKNOWN
 from seqattn.models.layers import Embedding, Linear, TiedLinear
 
 if TYPE_CHECKING:
     from seqattn.data import DataSpec
+    from seqattn.models.base import RNG
+
+DEFAULT_EMBEDDING = EmbeddingConfig()
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,10 @@ class FeatureSpec:
             width: width of an embedded symbol if the config sets no other width.
             embedding: the section `model.embedding`; None for its defaults.
         """
-        of_symbols = embedding or EmbeddingConfig()
+        of_symbols = embedding or DEFAULT_EMBEDDING
         sides = (self.source_dim, self.source_symbols), (self.target_dim, self.target_symbols)
         source, target = (
-            TokenModality(symbols, of_symbols.dim or width, tied=of_symbols.tied)
+            TokenModality(symbols, of_symbols.dim or width, of_symbols)
             if symbols
             else VectorModality(self, features)
             for features, symbols in sides
@@ -144,6 +147,34 @@ class Modality(nn.Module, ABC):
         kind never say that a sequence ends."""
         return None
 
+    def configure(self, config: Training) -> None:
+        """Take over the keys of the section `training` that concern the steps of targets."""
+
+    def drop_words(self, steps: Tensor, rng: RNG | None) -> Tensor:
+        """Return the steps (..., N, L, F) that the network reads in training, some of which may be
+        replaced at random; see `EmbeddingConfig.word_dropout`."""
+        return steps
+
+    def embedding_dropout(self, rng: RNG | None, N: int, L: int, like: Tensor) -> Tensor | None:
+        """Draw the dropout factors (..., N, L, E) of embedded steps in the dtype of `like`; None
+        for no dropout."""
+        return None
+
+    def draw_feedback(self, rng: RNG | None, N: int, T: int) -> Tensor | None:
+        """Draw the random numbers (..., N, T) from which `feed` samples steps; None if steps are
+        not sampled."""
+        return None
+
+    def feed(self, outputs: Tensor, u: Tensor | None, step: int) -> Tensor:
+        """Return the inputs (..., N, F) of a step in training that the previous outputs determine.
+
+        Args:
+            outputs: the outputs (..., N, output_width) of the previous step.
+            u: the result of `draw_feedback`.
+            step: the step that gets the inputs.
+        """
+        return self.read(outputs)
+
     @abstractmethod
     def errors(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the error of each target cell, (..., N, T, F).
@@ -173,14 +204,17 @@ class Modality(nn.Module, ABC):
             keep: mask (..., N, T), True at valid target steps, or (..., N, T, F), True at observed
                 cells. None means that all cells are valid.
         """
-        errors = self.errors(outputs, target)
+        return self.mean_error(self.errors(outputs, target), keep)
+
+    def mean_error(self, errors: Tensor, keep: Tensor | None) -> Tensor:
+        """Return the mean of errors (..., N, T, F) over all valid cells; see `loss`."""
         if keep is None:
             return errors.mean(dim=(-3, -2, -1))
-        if keep.dim() == target.dim():
+        if keep.dim() == errors.dim():
             total = errors.masked_fill(~keep, 0).sum(dim=(-3, -2, -1))
             return total / keep.sum(dim=(-3, -2, -1)).clamp(min=1)
         total = errors.masked_fill(~keep.unsqueeze(-1), 0).sum(dim=(-3, -2, -1))
-        return total / (keep.sum(dim=(-2, -1)).clamp(min=1) * target.shape[-1])
+        return total / (keep.sum(dim=(-2, -1)).clamp(min=1) * errors.shape[-1])
 
 
 class Endings:
@@ -250,15 +284,45 @@ class TokenModality(Modality):
     Args:
         symbols: size V of the vocabulary.
         width: width E of an embedded symbol.
-        tied: whether the output layer uses the vectors of the embedding as its weights.
+        config: the section `model.embedding`.
     """
 
     is_scored_free_running = False
 
-    def __init__(self, symbols: int, width: int, *, tied: bool = False) -> None:
+    def __init__(
+        self, symbols: int, width: int, config: EmbeddingConfig = DEFAULT_EMBEDDING
+    ) -> None:
         super().__init__()
-        self.input_width, self.output_width, self.tied = width, symbols, tied
+        self.input_width, self.output_width, self.tied = width, symbols, config.tied
+        self.dropout, self.word_dropout = config.dropout, config.word_dropout
+        self.label_smoothing, self.samples_feedback = 0.0, False
         self.embedding = Embedding(symbols, width)
+
+    def configure(self, config: Training) -> None:
+        self.label_smoothing = config.label_smoothing
+        self.samples_feedback = config.feedback == "sampled"
+
+    def drop_words(self, steps: Tensor, rng: RNG | None) -> Tensor:
+        if rng is None or self.word_dropout == 0:
+            return steps
+        dropped = rng.uniform("dropout", *steps.shape[-3:-1]) < self.word_dropout
+        return steps.masked_fill(dropped.unsqueeze(-1) & (steps > UNKNOWN), UNKNOWN)
+
+    def embedding_dropout(self, rng: RNG | None, N: int, L: int, like: Tensor) -> Tensor | None:
+        if rng is None or self.dropout == 0:
+            return None
+        kept = rng.uniform("dropout", N, L, self.input_width) >= self.dropout
+        return kept.to(like.dtype) / (1 - self.dropout)
+
+    def draw_feedback(self, rng: RNG | None, N: int, T: int) -> Tensor | None:
+        return rng.uniform("feedback", N, T) if rng is not None and self.samples_feedback else None
+
+    def feed(self, outputs: Tensor, u: Tensor | None, step: int) -> Tensor:
+        if u is None:
+            return self.read(outputs)
+        cumulative = outputs[..., END:].detach().softmax(dim=-1).cumsum(dim=-1)
+        place = (cumulative < u[..., step, None] * cumulative[..., -1:]).sum(dim=-1, keepdim=True)
+        return place.clamp(max=cumulative.shape[-1] - 1) + END
 
     def embed(self, steps: Tensor) -> Tensor:
         return self.embedding(steps.squeeze(-1))
@@ -282,6 +346,19 @@ class TokenModality(Modality):
 
     def errors(self, outputs: Tensor, target: Tensor) -> Tensor:
         return outputs.logsumexp(dim=-1, keepdim=True) - outputs.gather(-1, target)
+
+    def loss(self, outputs: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
+        """Return the mean cross-entropy; see `Modality.loss`.
+
+        In training with label smoothing e, the target distribution gives 1 - e to the true symbol
+        and e to all V symbols alike (Szegedy et al. 2016, "Rethinking the Inception Architecture
+        for Computer Vision", section 7).
+        """
+        errors, e = self.errors(outputs, target), self.label_smoothing
+        if self.training and e > 0:
+            of_all = outputs.logsumexp(dim=-1, keepdim=True) - outputs.mean(dim=-1, keepdim=True)
+            errors = (1 - e) * errors + e * of_all
+        return self.mean_error(errors, keep)
 
     def observe(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the most probable symbols and the cross-entropies of the true symbols, (..., N, T,

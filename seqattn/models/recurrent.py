@@ -176,12 +176,15 @@ class RecurrentModel(Seq2SeqModel):
         self, source: Tensor, source_lengths: Tensor | None, rng: RNG | None = None
     ) -> RecurrentEncoderOutput:
         """Encode the source (..., N, S, F). Values in the padding do not affect the result."""
-        *_, S, _ = source.shape
         keep = None
         if source_lengths is not None:
-            keep = torch.arange(S, device=source.device) < source_lengths.unsqueeze(-1)
+            steps = torch.arange(source.shape[-2], device=source.device)
+            keep = steps < source_lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)  # NaN in padding must not spread
-        embedded = self.source_modality.embed(source)
+        modality, (N, S, _) = self.source_modality, source.shape[-3:]
+        embedded = modality.embed(modality.drop_words(source, rng))
+        factors = modality.embedding_dropout(rng, N, S, self.output.weight)
+        embedded = _drop(embedded, factors, slice(None))
         states, cells = self.encode_states(embedded, source_lengths, rng)
         memory = None if self.attention is None else self.attention.precompute_memory(states, keep)
         last = source.select(-2, -1)
@@ -229,23 +232,26 @@ class RecurrentModel(Seq2SeqModel):
         noise = NO_NOISE if rng is None else _draw_noise(self, rng, lead[-1], T)
         plan = segments(teacher_forcing, T)
         forced = [t for first, last, _ in plan for t in range(first + 1, last)]
-        known, decoder = shift_right(start.start_token, target, forced), self.decoder
-        modality = self.target_modality
-        projected = dict(
-            zip([0, *forced], decoder.project_steps(modality.embed(known)), strict=True)
-        )
+        modality, decoder = self.target_modality, self.decoder
+        read = modality.drop_words(target, rng)
+        embedded = modality.embed(shift_right(start.start_token, read, forced))
+        factors = modality.embedding_dropout(rng, lead[-1], T, self.output.weight)
+        u = modality.draw_feedback(rng, lead[-1], T)
+        embedded = _drop(embedded, factors, [0, *forced])
+        projected = dict(zip([0, *forced], decoder.project_steps(embedded), strict=True))
 
         state, values, attended = start.state, list[Tensor](), list[AttentionOutput]()
         skips = self.skip_outputs(source, source_lengths, [last - first for first, last, _ in plan])
         for (first, last, feed), skip in zip(plan, skips, strict=True):
             # All inputs of a segment are known, so the segment is decoded in one call.
             if first > 0:
-                decoder_input = modality.read(values[-1].select(-2, -1))
+                decoder_input = modality.feed(values[-1].select(-2, -1), u, first)
                 if feed == "mixed":
                     decoder_input = select_decoder_input(
-                        teacher_forcing, target, decoder_input, first
+                        teacher_forcing, read, decoder_input, first
                     )
-                projected[first] = decoder.project(modality.embed(decoder_input))
+                embedded = _drop(modality.embed(decoder_input), factors, first)
+                projected[first] = decoder.project(embedded)
             inputs = [projected[t] for t in range(first, last)]
             output, attention, state = self._decode(
                 inputs, state, start.memory, noise.slice_steps(first, last)
@@ -417,6 +423,11 @@ class RecurrentModel(Seq2SeqModel):
     ) -> AttentionOutput:
         assert self.attention is not None and memory is not None
         return self.attention.attend(queries, memory, state.prev_weights, u)
+
+
+def _drop(embedded: Tensor, factors: Tensor | None, steps: int | list[int] | slice) -> Tensor:
+    """Multiply embedded steps by the dropout factors (..., N, L, E) of these steps."""
+    return embedded if factors is None else embedded * factors[..., steps, :]
 
 
 def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:

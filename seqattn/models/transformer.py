@@ -392,7 +392,8 @@ class TransformerModel(Seq2SeqModel):
             source = source.masked_fill(~keep.unsqueeze(-1), 0)
             last = last_valid(source, lengths)
         dropout = Dropout(rng, self.dropout)
-        x = dropout(add_positions(self.source_in(source), self.source_places, 0))
+        read = self.source_modality.drop_words(source, rng)
+        x = dropout(add_positions(self.source_in(read), self.source_places, 0))
         all_weights = list[Tensor]()
         for layer in cast("list[EncoderLayer]", self.encoder):
             x, weights = layer.forward(x, keep, dropout, with_weights)
@@ -434,7 +435,8 @@ class TransformerModel(Seq2SeqModel):
             )
         start = self.encode(source, source_lengths, rng=rng, with_weights=with_attention)
         dropout = Dropout(rng, self.dropout)
-        inputs = self.target_in(shift_right(start.start_token, target))
+        read = self.target_modality.drop_words(target, rng)
+        inputs = self.target_in(shift_right(start.start_token, read))
         output, self_weights, cross_weights, _ = self._decode(
             dropout(add_positions(inputs, self.target_places, 0)), start.memory, start.keep,
             [None] * len(self.decoder), dropout=dropout, with_weights=with_attention,

@@ -26,7 +26,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from seqattn.config import leaves, nearest
+from seqattn.config import Monitor, leaves, nearest
 from seqattn.config.files import describe_absence
 from seqattn.errors import CheckpointError, UsageError, counted
 from seqattn.runs import array_files, json_files
@@ -121,6 +121,10 @@ class EpochRecord:
         seconds: the wall time of the epoch in seconds, including validation. If runs are trained in
             a group, `seconds` is the wall time of the group, divided by the number of runs that
             trained in the epoch.
+        exact_match: the share of the validation sequences of symbols whose output in free running
+            is right in every symbol; None for vectors.
+        symbol_error_rate: the edit distances of these outputs, divided by the number of true
+            symbols; None for vectors.
     """
 
     epoch: int
@@ -130,9 +134,23 @@ class EpochRecord:
     learning_rate: float
     teacher_forcing: float
     seconds: float
+    exact_match: float | None = None
+    symbol_error_rate: float | None = None
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the columns of `metrics.csv` that the record has, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     def as_row(self) -> list[float]:
-        return [float(getattr(self, name)) for name in METRICS]
+        return list(map(float, self.as_dict().values()))
+
+    def monitored(self, measure: Monitor) -> float:
+        """Return the value that decides which epoch is the best: the smaller, the better."""
+        if measure == "loss":
+            return self.validation_loss
+        value = getattr(self, measure)
+        assert value is not None
+        return -float(value) if measure == "exact_match" else float(value)
 
     @classmethod
     def from_row(cls, row: Sequence[float]) -> EpochRecord:
@@ -150,7 +168,10 @@ class EpochRecord:
         return cls(int(epoch), *rest)
 
 
-METRICS = tuple(field.name for field in dataclasses.fields(EpochRecord))
+METRICS = tuple(
+    field.name for field in dataclasses.fields(EpochRecord) if field.default is dataclasses.MISSING
+)
+SYMBOL_METRICS = (*METRICS, "exact_match", "symbol_error_rate")
 
 
 def _write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -161,7 +182,10 @@ def _write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[objec
     atomic_write(path, text.getvalue().encode())
 
 
-def _read_rows(path: Path, header: Sequence[str], *, missing_ok: bool = False) -> list[list[str]]:
+def _read_rows(
+    path: Path, header: Sequence[str], *, missing_ok: bool = False,
+    or_header: Sequence[str] = (),
+) -> list[list[str]]:  # fmt: skip
     """Read the rows below the header. With `missing_ok`, a missing file has no rows.
 
     Raises:
@@ -173,11 +197,11 @@ def _read_rows(path: Path, header: Sequence[str], *, missing_ok: bool = False) -
     try:
         text = io.TextIOWrapper(io.BytesIO(read_regular_file(path)), "utf-8", newline="")
         found, *rows = list(csv.reader(text)) or [[]]
-        if found != [*header]:
+        if found != [*header] and found != [*or_header]:
             raise ValueError(f"its header is not {','.join(header)}")
         for number, row in enumerate(rows, 1):
-            if len(row) != len(header):
-                raise ValueError(f"row {number} has {len(row)} cells instead of {len(header)}")
+            if len(row) != len(found):
+                raise ValueError(f"row {number} has {len(row)} cells instead of {len(found)}")
     except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise CheckpointError(f"{path}: cannot be read: {reason}.") from None
@@ -337,8 +361,8 @@ class RunFolder:
                 LOGGER.handle(record)
 
     def write_metrics(self, history: Sequence[EpochRecord]) -> None:
-        rows = ([getattr(record, name) for name in METRICS] for record in history)
-        _write_rows(self.metrics, METRICS, rows)
+        header = tuple(history[0].as_dict()) if history else METRICS
+        _write_rows(self.metrics, header, ([*record.as_dict().values()] for record in history))
 
     def read_metrics(self) -> list[EpochRecord]:
         """Read `metrics.csv`, the history of the run.
@@ -346,7 +370,7 @@ class RunFolder:
         Raises:
             CheckpointError: if the file is missing, or is not a metrics file.
         """
-        rows = _read_rows(self.metrics, METRICS)
+        rows = _read_rows(self.metrics, METRICS, or_header=SYMBOL_METRICS)
         try:
             history = [EpochRecord.from_row([float(cell) for cell in row]) for row in rows]
             if [record.epoch for record in history] != list(range(1, len(history) + 1)):

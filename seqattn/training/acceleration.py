@@ -336,5 +336,5 @@ def _has_boolean_index(func: Any, args: Any) -> bool:
 class _NoRNG:
     """A generator that raises `DrawsRandomNumbersError` instead of drawing numbers."""
 
-    def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
+    def uniform(self, name: Literal["sampling", "dropout", "feedback"], *shape: int) -> Tensor:
         raise DrawsRandomNumbersError(name)

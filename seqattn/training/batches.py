@@ -131,6 +131,25 @@ class Batch:
         ]
         return [Batch(*tensors) for tensors in zip(*columns, strict=True)]
 
+    def trim(self, source_steps: int, target_steps: int) -> Batch:
+        """Return the first steps of all sequences."""
+        keep, axis = self.target_keep, self.target.dim() - 2
+        return Batch(
+            self.source.narrow(-2, 0, source_steps), self.target.narrow(-2, 0, target_steps),
+            self.source_lengths, None if keep is None else keep.narrow(axis, 0, target_steps),
+        ).contiguous()  # fmt: skip
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Return the source length and the target length of each sequence, (2, N) or (2, R, N)."""
+        shape, keep = self.source.shape[:-2], self.target_keep
+        source, target = np.full(shape, self.source_steps), np.full(shape, self.target_steps)
+        if self.source_lengths is not None:
+            source = self.source_lengths.cpu().numpy()
+        if keep is not None:
+            valid = keep if keep.dim() < self.target.dim() else keep.any(dim=-1)
+            target = valid.sum(dim=-1).cpu().numpy()
+        return np.stack([source, target]).astype(np.int64)
+
     def contiguous(self) -> Batch:
         """Return a batch in which every run has its own memory.
 
@@ -223,6 +242,13 @@ class GatheredBatch:
         if places.dim() == 1:
             return batch
         return batch.map(lambda tensor: tensor.view(*places.shape, *tensor.shape[1:]))
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Return the source length and the target length of each sequence, (2, N) or (2, R, N)."""
+        lengths = np.stack([self.part.source_lengths, self.part.target_lengths])
+        if self.leading_axis is None:
+            return lengths
+        return np.repeat(lengths[:, None], self.run_count, axis=1)
 
     def load(self) -> Batch:
         """Return all sequences as tensors.
@@ -350,6 +376,10 @@ class DataLoader:
         parts: training part of each run. Several runs may share one part.
         size: number of sequences in a batch.
         processes: the processes that share every batch; None if this process is alone.
+        by_length: whether a batch has sequences of similar lengths, without their common padding;
+            see `Training.batch_order`. The padding of a batch of several runs is that of the
+            longest sequence of all runs, so runs with different data may draw other numbers for
+            dropout than they would alone.
 
     Attributes:
         sequences: the sequences of all runs.
@@ -361,8 +391,9 @@ class DataLoader:
     """
 
     def __init__(
-        self, parts: Sequence[Batch | GatheredBatch], size: int, processes: ProcessGroup | None
-    ) -> None:
+        self, parts: Sequence[Batch | GatheredBatch], size: int, processes: ProcessGroup | None,
+        *, by_length: bool = False,
+    ) -> None:  # fmt: skip
         self.sequences = stack_batches(parts)
         self.n = len(self.sequences)
         self.S, self.T = self.sequences.source_steps, self.sequences.target_steps
@@ -372,6 +403,26 @@ class DataLoader:
             slice(batch.start + shard.places.start, batch.start + shard.places.stop)
             for batch, shard in zip(self.batches, self.shards, strict=True)
         ]
+        self.lengths = self.sequences.lengths() if by_length else None  # (2, N) or (2, R, N)
+
+    def order(self, seeds: Sequence[int], epoch: int, first_run: int = 0) -> NDArray[np.int64]:
+        """Return the order in which an epoch visits the sequences, (N,) or (R, N).
+
+        Args:
+            seeds: the seed of each run.
+            epoch: number of finished epochs.
+            first_run: the row of the run with the first seed.
+        """
+        permutations = np.stack(epoch_permutations(seeds, epoch, self.n))
+        if self.lengths is not None:
+            size = self.batches[0].stop
+            whole = self.n // size * size  # a smaller last batch stays the last
+            (shuffle,) = epoch_permutations([0], epoch, whole // size)
+            lengths = self.lengths.reshape(2, -1, self.n)[:, first_run:]
+            for row, (source, target) in zip(permutations, lengths.swapaxes(0, 1), strict=False):
+                row[:] = row[np.lexsort((target[row], source[row]))]
+                row[:whole] = row[:whole].reshape(-1, size)[shuffle].ravel()
+        return permutations[0] if len(seeds) == 1 else permutations
 
     def shuffled(self, seeds: Sequence[int], epoch: int) -> Callable[[int], Batch]:
         """Shuffle the sequences of each run for an epoch. The order depends only on the seed of the
@@ -381,16 +432,21 @@ class DataLoader:
             A function that takes the number of a step, and returns this process's share of the
             batch of this step.
         """
-        permutations = epoch_permutations(seeds, epoch, self.n)
-        order = permutations[0] if len(permutations) == 1 else np.stack(permutations)
-        return shuffled_batches(self.sequences, order, self.own_places)
+        order = self.order(seeds, epoch)
+        fetch = shuffled_batches(self.sequences, order, self.own_places)
+        if self.lengths is None:
+            return fetch
+        visited = np.take_along_axis(self.lengths, np.broadcast_to(order, self.lengths.shape), -1)
+        longest = [visited[..., batch].reshape(2, -1).max(axis=1).tolist()
+                   for batch in self.batches]  # fmt: skip
+        return lambda step: fetch(step).trim(*longest[step])
 
     def ids_of_batch(
-        self, step: int, seed: int, epoch: int, sequence_ids: Sequence[str]
+        self, step: int, seed: int, epoch: int, sequence_ids: Sequence[str], run: int = 0
     ) -> list[str]:
         """Return the ids of the sequences in a batch of one run, in the order of the batch. If
         `sequence_ids` is empty, the indices of the sequences take the place of the ids."""
-        order = epoch_permutations([seed], epoch, self.n)[0][self.batches[step]]
+        order = self.order([seed], epoch, run)[self.batches[step]]
         return [sequence_ids[place] if len(sequence_ids) else str(place) for place in order]
 
     def example_batch(self) -> Batch:

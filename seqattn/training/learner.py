@@ -89,7 +89,7 @@ class StepRNG:
         self.shard = shard
         self.calls = dict[str, int]()
 
-    def uniform(self, name: Literal["sampling", "dropout"], *shape: int) -> Tensor:
+    def uniform(self, name: Literal["sampling", "dropout", "feedback"], *shape: int) -> Tensor:
         """Draw uniform random numbers in [0, 1].
 
         The generator draws float64 numbers from [0, 1). If the type of `like` is less precise, a
@@ -178,7 +178,12 @@ class Learner:
         runs = [each.run for each in progress]
         self.config, self.processes = runs[0].config, processes
         size = self.config.batch_size
-        self.loader = DataLoader([run.train for run in runs], size, processes)
+        self.loader = DataLoader(
+            [run.train for run in runs], size, processes,
+            by_length=self.config.batch_order == "by_length",
+        )  # fmt: skip
+        for run in runs:
+            run.model.target_modality.configure(self.config)
         self.params, self.loss_fn = build_loss(
             [run.model for run in runs],
             manual_backward=manual_backward and self.config.compile != "on",
@@ -193,11 +198,14 @@ class Learner:
         self.clipping = GradientClipping([run.config.clip_norm for run in runs], gradient)
         self.compiler = compiler or StepCompiler()
         self.validation = stack_batches([run.validation for run in runs])
+        monitor = self.config.monitor
+        values = [[record.monitored(monitor) for record in each.history] for each in progress]
         self.rate_schedules = [
-            LearningRate(each.run.config, each.validation_losses) for each in progress
+            LearningRate(run.config, of_run) for run, of_run in zip(runs, values, strict=True)
         ]
         self.early_stoppers = [
-            build_early_stopper(each.run.config, each.validation_losses) for each in progress
+            build_early_stopper(run.config, of_run)
+            for run, of_run in zip(runs, values, strict=True)
         ]
 
     def plan_epoch(self, state: TrainState) -> EpochPlan:
@@ -236,7 +244,8 @@ class Learner:
     def compute_gradient(self, state: TrainState, plan: EpochPlan) -> StepLoss:
         """Compute the loss of the next batch, and write its gradient to `params.gradient`."""
         step, weights = state.step, self.params.weights
-        batch, teacher_forcing = plan.fetch(step), plan.teacher_forcing[step]
+        batch = plan.fetch(step)
+        teacher_forcing = plan.teacher_forcing[step][..., : batch.target_steps]
         seeds = [each.run.seed for each in state.progress]
         rng = StepRNG(seeds, state.epoch, step, weights, self.loader.shards[step])
         if self.processes is not None:

@@ -210,9 +210,10 @@ def train_step(state: TrainState, learner: Learner, plan: EpochPlan) -> None:
 def finish_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: Session) -> None:
     """Validate the active runs, record the epoch, and keep the best weights."""
     trained = state.active_rows
-    free_running, teacher_forced = validate(
-        learner.loss_fn, learner.validation, learner.config.batch_size, learner.processes
-    )
+    free_running, teacher_forced, outputs = validate(
+        learner.loss_fn, learner.validation, learner.config.batch_size, learner.processes,
+        counted=learner.params.model,
+    )  # fmt: skip
     state.update_seconds()
     number, duration = state.epoch + 1, state.seconds
     for k in trained:
@@ -221,22 +222,24 @@ def finish_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: 
             loss = teacher_forced[k] if math.isfinite(free_running[k]) else free_running[k]
             mark_diverged(k, validation_error(loss, k, state, plan), state, session)
             continue
-        if free_running[k] < progress.best_loss:
-            progress.best_epoch = number
-        progress.history.append(
-            EpochRecord(
-                epoch=number,
-                train_loss=progress.loss_sum / progress.loss_count,
-                validation_loss=free_running[k],
-                validation_loss_teacher_forced=teacher_forced[k],
-                learning_rate=plan.learning_rates[k],
-                teacher_forcing=plan.probabilities[k],
-                seconds=duration / len(trained),
-            )
+        record = EpochRecord(
+            epoch=number,
+            train_loss=progress.loss_sum / progress.loss_count,
+            validation_loss=free_running[k],
+            validation_loss_teacher_forced=teacher_forced[k],
+            learning_rate=plan.learning_rates[k],
+            teacher_forcing=plan.probabilities[k],
+            seconds=duration / len(trained),
+            exact_match=outputs[k].exact_match if outputs else None,
+            symbol_error_rate=outputs[k].symbol_error_rate if outputs else None,
         )
+        value = record.monitored(learner.config.monitor)
+        if value < progress.best_monitored(learner.config.monitor):
+            progress.best_epoch = number
+        progress.history.append(record)
         progress.loss_sum, progress.loss_count = 0.0, 0
-        learner.rate_schedules[k].update(free_running[k])
-        learner.early_stoppers[k].update(free_running[k])
+        learner.rate_schedules[k].update(value)
+        learner.early_stoppers[k].update(value)
     state.epoch, state.step, state.seconds = number, 0, 0.0
     state.keep_best_weights()
     learner.record_attention(state)
@@ -283,7 +286,9 @@ def step_error(
     """Build the error for a non-finite value in the next step of a state."""
     row, value, name = non_finite
     run = state.progress[row].run
-    sequence_ids = learner.loader.ids_of_batch(state.step, run.seed, state.epoch, run.sequence_ids)
+    sequence_ids = learner.loader.ids_of_batch(
+        state.step, run.seed, state.epoch, run.sequence_ids, row
+    )
     batch = f"{len(sequence_ids)} training sequences: {', '.join(sequence_ids[:MAX_IDS])}"
     more = f" and {len(sequence_ids) - MAX_IDS} more" if len(sequence_ids) > MAX_IDS else ""
     return NonFiniteError(

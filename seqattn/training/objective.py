@@ -12,11 +12,12 @@ import importlib
 import warnings
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from seqattn.data.measures import OutputCounts
 from seqattn.errors import UsageError
 from seqattn.models import RNG, SampledActions, Seq2SeqModel
 from seqattn.models.cells import Cell, Kernel
@@ -283,12 +284,28 @@ def validation_chunk_size(steps: int, batch_size: int) -> int:
     return max(batch_size, min(MAX_SEQUENCES, MAX_STEPS // steps), 1)
 
 
+class Validation(NamedTuple):
+    """What a validation measures.
+
+    Attributes:
+        free_running: free-running loss of each run.
+        teacher_forced: teacher-forced loss of each run.
+        outputs: for each run, counts of the outputs in free running; empty for vectors.
+    """
+
+    free_running: list[float]
+    teacher_forced: list[float]
+    outputs: list[OutputCounts]
+
+
 def validate(
     loss_fn: LossFn,
     validation: Batch | GatheredBatch,
     batch_size: int = 1,
     processes: ProcessGroup | None = None,
-) -> tuple[list[float], list[float]]:
+    *,
+    counted: Seq2SeqModel | None = None,
+) -> Validation:
     """Compute the mean errors of the validation part, free running and teacher-forced.
 
     The gap between the two errors measures the exposure bias (Bengio et al. 2015, "Scheduled
@@ -296,25 +313,37 @@ def validate(
 
     Args:
         processes: the processes that share the sequences; None if this process is alone.
-
-    Returns:
-        The free-running loss and the teacher-forced loss of each run.
+        counted: the model whose outputs in free running are counted if its targets are symbols;
+            None to count none.
     """
     R, mine = validation.run_count, shard_of(processes, len(validation)).places
-    totals, counted = ([0.0] * R, [0.0] * R), [0] * R
+    # For each run: two sums of losses, the number of their summands, and the counts of outputs.
+    sums = torch.zeros(R, 3 + len(OutputCounts._fields), dtype=torch.float64)
+    if counted is not None and counted.target_modality.is_scored_free_running:
+        counted = None
     at_once = validation_chunk_size(validation.source_steps + validation.target_steps, batch_size)
     for first in range(mine.start, mine.stop, at_once):
         batch = validation.take(slice(first, min(first + at_once, mine.stop))).contiguous()
-        counts = batch.loss_counts.tolist()
-        for total, losses in zip(totals, loss_fn.eval_losses(batch), strict=True):
-            for k, (loss, n) in enumerate(zip(losses.view(-1).tolist(), counts, strict=True)):
-                total[k] += loss * n
-        counted = [a + b for a, b in zip(counted, counts, strict=True)]
+        n = batch.loss_counts.double()
+        for k, losses in enumerate(loss_fn.eval_losses(batch)):
+            sums[:, k] += losses.view(-1).cpu().double() * n.cpu()
+        sums[:, 2] += n.cpu()
+        if counted is not None:
+            sums[:, 3:] += count_outputs(counted, batch)
     if processes is not None:
-        own = torch.tensor([*totals[0], *totals[1], *counted], dtype=torch.float64)
-        sums = processes.all_reduce(own.to(processes.device)).tolist()
-        totals, counted = (sums[:R], sums[R : 2 * R]), sums[2 * R :]
-    free_running, teacher_forced = (
-        [total / n for total, n in zip(sums, counted, strict=True)] for sums in totals
+        sums = processes.all_reduce(sums.to(processes.device)).cpu()
+    free_running, teacher_forced = (sums[:, :2] / sums[:, 2:3]).T.tolist()
+    outputs = [] if counted is None else [OutputCounts(*row) for row in sums[:, 3:].long().tolist()]
+    return Validation(free_running, teacher_forced, outputs)
+
+
+@torch.inference_mode()
+def count_outputs(model: Seq2SeqModel, batch: Batch) -> Tensor:
+    """Return the `OutputCounts` of each run of a model of symbols, (R, 4)."""
+    forecast = model.forecast(
+        batch.source, batch.target_steps, source_lengths=batch.source_lengths, with_attention=False
     )
-    return free_running, teacher_forced
+    found = model.target_modality.read(forecast.values)[..., 0].cpu().numpy()
+    true = batch.target[..., 0].cpu().numpy()
+    by_run = zip(found, true, strict=True) if found.ndim == 3 else [(found, true)]
+    return torch.tensor([OutputCounts.of(*pair) for pair in by_run], dtype=torch.float64)

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqattn.config import Training
+from seqattn.config import Monitor, Training
 from seqattn.errors import NonFiniteError
 from seqattn.models import Seq2SeqModel
 from seqattn.runs import EpochRecord
@@ -180,8 +180,8 @@ class TrainingRecord:
 
     Attributes:
         history: one record for each finished epoch.
-        best_epoch: number of the epoch with the lowest validation loss, from 1; 0 before the end of
-            the first epoch.
+        best_epoch: number of the best epoch by `training.monitor`, from 1; 0 before the end of the
+            first epoch.
         loss_sum: sum over the steps of the current epoch; the summand of a step is the product of
             its mean loss and its loss count.
         loss_count: sum of the loss counts of these steps; see `Batch.loss_counts`.
@@ -201,10 +201,9 @@ class TrainingRecord:
         """Validation loss of the best epoch; infinite before the end of the first epoch."""
         return self.history[self.best_epoch - 1].validation_loss if self.best_epoch else math.inf
 
-    @property
-    def validation_losses(self) -> list[float]:
-        """Validation loss of each finished epoch."""
-        return [record.validation_loss for record in self.history]
+    def best_monitored(self, measure: Monitor) -> float:
+        """Value of the best epoch, of which smaller is better; see `EpochRecord.monitored`."""
+        return self.history[self.best_epoch - 1].monitored(measure) if self.best_epoch else math.inf
 
     def copy_record(self) -> dict[str, Any]:
         """Return the fields of this class by name, with copies of the lists."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from seqattn.config import resolve
 from seqattn.data import Sequences
@@ -17,11 +20,13 @@ from seqattn.data.measures import (
     COPY,
     FREQUENCIES,
     FREQUENT_TARGET,
-    edit_distance,
+    OutputCounts,
+    TokenScores,
+    edit_distances,
     losses_of_ngrams,
     measures_of_rules,
 )
-from seqattn.data.tokens import Tokens
+from seqattn.data.tokens import END, PAD, Tokens
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import RunFolder
 from tests.conftest import ROOT, Ended
@@ -77,9 +82,8 @@ def test_lines_are_translated_and_measures_are_reported(
             for row in predictions["target"][:, :, 0]]  # fmt: skip
     exact = np.mean([line == " ".join(each) for line, each in zip(found, true, strict=True)])
     assert exact == measures["exact_match"]
-    distance = sum(
-        edit_distance(line.split(), each) for line, each in zip(found, true, strict=True)
-    )
+    lines_of = [" ".join(each) for each in true]
+    distance = sum(map(plain_distance, map(str.split, found), map(str.split, lines_of)))
     assert distance / sum(map(len, true)) == pytest.approx(measures["symbol_error_rate"])
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{lines[0]}\n"))
     assert seqattn("predict", run.path).out == f"{found[0]}\n"
@@ -155,9 +159,15 @@ def test_seeds_side_by_side_are_seeds_alone(home: Path, seqattn: Command) -> Non
     assert together == pytest.approx(RunFolder(home / "one").read_summary()["test_loss"], rel=1e-4)
 
 
-def test_a_resumed_run_is_the_uninterrupted_run(tmp_path: Path) -> None:
+RANDOM = ("training.batch_order=by_length", "training.feedback=sampled",
+          "training.teacher_forcing.probability=0.5", "training.monitor=symbol_error_rate",
+          "model.embedding={dropout: 0.2, word_dropout: 0.1}", "model.dropout=0.1")  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [(), RANDOM], ids=["plain", "random"])
+def test_a_resumed_run_is_the_uninterrupted_run(tmp_path: Path, more: tuple[str, ...]) -> None:
     config = resolve(
-        ROOT / "configs" / "grammar.yaml", [*SETS, "data.n_train=120", "name=words"]
+        ROOT / "configs" / "grammar.yaml", [*SETS, *more, "data.n_train=120", "name=words"]
     ).config
     found = verify_resume(config, tmp_path, stops=3, message=lambda line: None)
     assert found.difference is None
@@ -173,6 +183,24 @@ def test_a_section_that_does_not_fit_the_data_is_refused(seqattn: Command) -> No
     assert "the steps of these data are symbols" in done.err
 
 
+def test_the_monitored_measure_selects_the_best_epoch(
+    run: RunFolder, seqattn: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.path.parent.parent)
+    options = (*OPTIONS, "--set", "training.monitor=exact_match", "--set",
+               "training.early_stopping={patience: 2}", "--set", "training.epochs=6")  # fmt: skip
+    done = seqattn("train", "grammar", "--name", "monitored", *options, "--quiet")
+    assert done.code == 0, done.err
+    folder = RunFolder(run.path.parent / "monitored")
+    history, summary = folder.read_metrics(), folder.read_summary()
+    exact = [record.exact_match or 0.0 for record in history]
+    assert summary["best_epoch"] == 1 + exact.index(max(exact))
+    assert summary["validation_loss"] == history[summary["best_epoch"] - 1].validation_loss
+    assert history[0].symbol_error_rate == run.read_metrics()[0].symbol_error_rate
+    done = seqattn("train", "squares", "--set", "training.monitor=exact_match")
+    assert done.code == 2 and "the targets of these data are vectors" in done.err
+
+
 # --- measures, by hand ----------------------------------------------------------------------------
 
 
@@ -180,8 +208,62 @@ def test_a_section_that_does_not_fit_the_data_is_refused(seqattn: Command) -> No
     ("", "", 0), ("abc", "abc", 0), ("", "abc", 3), ("abc", "", 3), ("kitten", "sitting", 3),
     ("ab", "ba", 2), ("flaw", "lawn", 2),
 ])  # fmt: skip
-def test_edit_distances(found: str, true: str, distance: int) -> None:
-    assert edit_distance(found, true) == distance
+def test_distances_by_hand(found: str, true: str, distance: int) -> None:
+    assert plain_distance(found, true) == distance
+
+
+def plain_distance(found: Sequence[str], true: Sequence[str]) -> int:
+    """The definition: the cheapest of a deletion, an insertion and a substitution at the end."""
+
+    @cache
+    def of(i: int, j: int) -> int:
+        if not (i and j):
+            return i + j
+        changed = of(i - 1, j - 1) + (found[i - 1] != true[j - 1])
+        return min(of(i - 1, j) + 1, of(i, j - 1) + 1, changed)
+
+    return of(len(found), len(true))
+
+
+def test_distances_of_many_pairs_are_those_of_each() -> None:
+    """Random sequences of 3 symbols, some empty, some without an end, with symbols after it."""
+    numbers = np.random.RandomState(0)
+    found, true = numbers.randint(2, 7, (300, 9)), numbers.randint(2, 7, (300, 7))
+    found[:40], true[20:60, 0] = 4, END
+
+    def before_end(row: NDArray[np.int64]) -> list[int]:
+        return list(itertools.takewhile(lambda k: k not in (END, PAD), row.tolist()))
+
+    expected = [plain_distance(before_end(a), before_end(b))
+                for a, b in zip(found, true, strict=True)]  # fmt: skip
+    assert edit_distances(found, true).tolist() == expected
+    counts = OutputCounts.of(found, true)
+    assert counts == (
+        expected.count(0),
+        300,
+        sum(expected),
+        sum(len(before_end(row)) for row in true),
+    )
+
+
+def test_a_source_with_several_targets_counts_once_with_the_nearest() -> None:
+    space = Tokens.of_symbols("abc", "character")
+    sources, targets = ["ab", "c", "ab", "c"], ["abc", "a", "cc", "a"]
+    (source, lengths), (target, target_lengths) = (
+        space.pad([list(text) for text in texts], ends=ends)
+        for texts, ends in ((sources, False), (targets, True))
+    )
+    part = Sequences(
+        source, lengths, target, target_lengths, space.names, tuple("wxyz"), source_space=space,
+        target_space=space,
+    )  # fmt: skip
+    outputs, _ = space.pad([list("ccb"), list("a"), list("ccb"), list("a")], ends=True)
+    scores = TokenScores(part)
+    for k in range(4):  # in chunks of one
+        one = slice(k, k + 1)
+        scores.add_free_running(one, part.select(one), outputs[one])
+    # "ab" is nearest to "cc", 1 edit of 2 symbols; the two equal pairs of "c" count twice.
+    assert scores.outputs == (2, 3, 1, 4)
 
 
 def test_losses_of_unigrams_and_bigrams() -> None:
@@ -231,7 +313,7 @@ def test_outputs_of_a_beam_have_scores_and_links(run: RunFolder, seqattn: Comman
     length = len(greedy[1].split()) + 1
     assert best == pytest.approx(float(greedy[0]) / ((5 + length) / 6) ** 0.6, abs=2e-4)
     forced.write_text("wa\nwa\n")
-    assert "more forced outputs than lines" in seqattn(*predict, "--forced", forced).err
+    assert "1 line, but there are 2 forced outputs" in seqattn(*predict, "--forced", forced).err
 
 
 def test_an_interactive_answer_has_a_heatmap(

@@ -68,13 +68,23 @@ def test_long_form_by_hand() -> None:
     [
         ("\ufeff" + GOOD, "f.csv"),
         (GOOD.replace("\n", "\r\n"), "f.csv"),
+        ("sequence,step,x,y\r\na,1,0.5,1\na,2,-1,2e-3\rb,0,3,4\n", "f.csv"),
         (GOOD + "\n\n", "f.csv"),
         (GOOD.replace(",", " , "), "f.csv"),
         ("y,step,x,sequence\n1,1,0.5,a\n0.002,2,-1,a\n4,0,3,b\n", "f.csv"),
         (GOOD.replace(",", "\t"), "f.tsv"),
         ('sequence,step,"x",y\n"a",1,0.5,1\na,2,-1,"2e-3"\nb,0,3,4', "f.csv"),
     ],
-    ids=["bom", "crlf", "blank-lines", "spaces", "other-order", "tabs", "quotes"],
+    ids=[
+        "bom",
+        "crlf",
+        "mixed-line-ends",
+        "blank-lines",
+        "spaces",
+        "other-order",
+        "tabs",
+        "quotes",
+    ],
 )
 def test_what_changes_nothing(text: str, name: str) -> None:
     assert points(read(text, name=name)) == points(read(GOOD))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqattn.data import inspect as reader
-from seqattn.data.setting_names import name_origin
+from seqattn.data.reading import name_origin
 from seqattn.errors import AmbiguousData, DataError
 from tests.real_files import (
     FOLDER,

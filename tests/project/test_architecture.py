@@ -30,6 +30,7 @@ FLOORS = [
     ["models"],
     ["training"],
     ["analysis.attention_metrics"],
+    ["analysis.alignment"],
     ["analysis.evaluation"],
     ["analysis.explanation", "analysis.doctor", "analysis.comparison"],
     ["analysis"],

@@ -8,6 +8,7 @@ so every run joins whatever group would take it, and the base is the first of it
 from __future__ import annotations
 
 import copy
+import csv
 import functools
 import inspect
 import os
@@ -26,7 +27,7 @@ from seqattn.config.keys import choices, field_variants
 from seqattn.data import load_data
 from seqattn.errors import SeqattnError
 from seqattn.experiments import train_runs
-from seqattn.experiments.prepare import check_fixed_lengths
+from seqattn.experiments.prepare import check_fit
 from seqattn.training import objective
 from tests.grouped import check_grouped_equals_alone, small_config, write_parquet, write_series
 
@@ -37,6 +38,7 @@ NEVER_VARIED = {"name", "seed", "compare", "plugins"}
 """Keys of which a comparison takes care itself. tests/plugins trains groups with plugins."""
 TRACKED_ELSEWHERE = {f"logging.{key}" for key in Logging.model_fields} - {"logging.tensorboard"}
 """Keys of trackers that take seconds to start; tests/experiments/test_trackers.py has them."""
+TRACKED_ELSEWHERE.add("training.start_from")  # tests/experiments/test_starting_point.py
 
 
 @functools.cache
@@ -48,6 +50,7 @@ def files() -> dict[str, Path]:
         "swapped": home / "swapped.csv",
         "other": home / "other.csv",
         "decimal": home / "decimal.csv",
+        "dated": home / "dated.csv",
         "folder": home / "folder",
         "swapped_folder": home / "swapped-folder",
         "other_folder": home / "other-folder",
@@ -57,6 +60,12 @@ def files() -> dict[str, Path]:
     write_series(found["other"], seed=6)
     text = found["csv"].read_text(encoding="utf-8")
     found["decimal"].write_text(text.replace(",", ";").replace(".", ","), encoding="utf-8")
+    with found["csv"].open(encoding="utf-8") as plain, found["dated"].open("w") as dated:
+        rows = csv.DictReader(plain)
+        writer = csv.DictWriter(dated, rows.fieldnames or ())
+        writer.writeheader()
+        for row in rows:
+            writer.writerow(row | {"time": f"{int(row['time']) + 1:02}.01.2024"})
     write_parquet(found["folder"], "abc")
     write_parquet(found["swapped_folder"], "cab")
     write_parquet(found["other_folder"], "abc", seed=6)
@@ -117,6 +126,23 @@ def bases() -> dict[str, Config]:
             "model": {"attention": {"score": "general",
                                     "location": {"kind": "local", "window": 1}}},
         },
+        "dates": {
+            "data": {**paths, "kind": "dates"},
+            "model": {"attention": {"score": "additive"},
+                      "embedding": {"dim": 3, "dropout": 0.1, "word_dropout": 0.1}},
+            "training": {"batch_order": "by_length", "feedback": "sampled",
+                         "label_smoothing": 0.1},
+        },
+        "numbers": {
+            "data": {**paths, "kind": "numbers"},
+            "model": {"kind": "transformer", "model_dim": 4, "heads": 2, "layers": 1,
+                      "feedforward_dim": 3, "embedding": {"tied": True}},
+            "training": {"teacher_forcing": {"probability": 1.0}, "monitor": "exact_match"},
+        },
+        "grammar": {
+            "data": {**paths, "kind": "grammar"},
+            "model": {"kind": "fast_weights", "embedding": {"dim": 3}},
+        },
     }  # fmt: skip
     return {name: small_config(**content) for name, content in contents.items()}
 
@@ -143,7 +169,7 @@ def manual_changes(base: Config, path: str) -> list[Changes]:
         "data.ignore": [{path: ["time"]}],
         "data.na_values": [{path: ["-999"]}],
         "data.one_hot": [{path: ["kind"], "data.group": None}],
-        "data.time_format": [{path: "%d.%m.%Y"}],
+        "data.time_format": [{path: "%d.%m.%Y", "data.path": str(named["dated"])}],
         "data.features": [{path: ["c", "a", "b"]}, {path: ["a", "c"]}],
         "data.source_features": [{path: ["b", "a"]}, {path: ["b", "c"]}, {path: ["a"]}],
         "data.target_features": [{path: ["c", "a"]}, {path: ["b", "c"]}, {path: ["c"]}],
@@ -220,7 +246,7 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config | None:
         section[key] = value
     try:
         config = Config.model_validate(content)
-        check_fixed_lengths(config, load_data(config.data))
+        check_fit(config, load_data(config.data))
     except (ValidationError, SeqattnError):
         return None
     return None if config == base else config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqattn.data import Sequences
-from seqattn.data.tokens import END, PAD, SPECIAL, UNKNOWN, Tokens
-from seqattn.errors import DataError, UsageError, counted
+from seqattn.data.tokens import END, PAD, SPECIAL, Tokens
+from seqattn.errors import DataError, counted
 from seqattn.models import AttentionMap
 from seqattn.models.decoding import GREEDY, Decoding, Results, decode, force, log_probabilities
 from seqattn.training import LoadedModel
@@ -85,38 +86,38 @@ def translate(
         UsageError: if the source or the target of the model is not made of symbols.
     """
     spec = trained.spec
-    source, target = spec.source, spec.target
-    if not (isinstance(source, Tokens) and isinstance(target, Tokens)):
-        raise UsageError("the model was not trained on symbols, so it cannot read lines of text.")
+    source, target = spec.tokens
     steps = steps or LONGEST_OUTPUT * spec.target_length
-    rest, first = iter(lines), 1
+    rest, first, unknown = iter(lines), 1, Counter[str]()
     targets = None if forced is None else iter(forced)
-    unknown, symbols = dict[str, None](), 0
     while chunk := list(islice(rest, at_once)):
         sources = [source.split(line.rstrip("\r\n")) for line in chunk]
-        for k, each in enumerate(sources):
-            if not each:
-                raise DataError(f"{name}, line {first + k}: is empty. Leave empty lines out.")
-            symbols += sum(number == UNKNOWN for number in source.numbers(each, ends=False))
-            unknown |= {symbol: None for symbol in each if symbol not in source.number_of}
+        if [] in sources:
+            empty = first + sources.index([])
+            raise DataError(f"{name}, line {empty}: is empty. Leave empty lines out.")
+        unknown.update(one for line in sources for one in line if one not in source.number_of)
         given = None
         if targets is not None:
             given = [target.split(line.rstrip("\r\n")) for line in islice(targets, len(chunk))]
-            if len(given) < len(chunk):
-                raise DataError(
-                    f"{name} has {first - 1 + len(chunk)} lines or more, but the forced outputs"
-                    f" have only {first - 1 + len(given)}. Give one line for each."
-                )
+            _check_count(name, first - 1 + len(chunk), first - 1 + len(given))
         part = _part_of(sources, given, source, target, first)
         spec.note_lengths(part.source_lengths, spec.target_length, note)
         yield from _outputs(trained, part, sources, steps, decoding, given is not None,
                             with_attention=with_attention, first=first)  # fmt: skip
         first += len(chunk)
-    if targets is not None and next(targets, None) is not None:
-        raise DataError(f"there are more forced outputs than lines in {name} ({first - 1}).")
+    if targets is not None:
+        _check_count(name, first - 1, first - 1 + len(list(targets)))
     if unknown:
         shown = ", ".join(map(repr, list(unknown)[:5])) + (", ..." if len(unknown) > 5 else "")
-        note(f"{name}: {counted(symbols, 'symbol')} unknown to the model: {shown}.")
+        note(f"{name}: {counted(unknown.total(), 'symbol')} unknown to the model: {shown}.")
+
+
+def _check_count(name: str, lines: int, forced: int) -> None:
+    if lines != forced:
+        raise DataError(
+            f"{name} has {counted(lines, 'line')}, but there are"
+            f" {counted(forced, 'forced output')}. Give one for each line."
+        )
 
 
 @torch.inference_mode()
@@ -125,8 +126,7 @@ def _outputs(
     decoding: Decoding, is_forced: bool, *, with_attention: bool, first: int,
 ) -> list[TextOutput]:  # fmt: skip
     """Return the outputs for the lines of a part. The first line has the number `first`."""
-    model, target = trained.model, trained.spec.target
-    assert isinstance(target, Tokens)
+    model, (_, target) = trained.model, trained.spec.tokens
     parameter = next(model.parameters())
     batch = to_tensors(part, parameter.device, parameter.dtype)
     if is_forced:

@@ -1,4 +1,5 @@
-"""The columns of a table: whether they contain numbers, times or words, and SQL that casts them.
+"""The columns of a table: their usual names, whether they contain numbers, times or words, and SQL
+that casts them.
 
 Each notation of numbers (decimal mark and thousands separator) has a pattern. The pattern that
 matches the most cells of a text column determines the notation of the column. If the comma or the
@@ -8,13 +9,12 @@ point in these cells can be a decimal mark or a thousands separator, the column 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, NamedTuple
 
-from seqattn.data.reading import Reading, shorten
-from seqattn.data.setting_names import setting
+from seqattn.data.reading import Reading, join_names, setting, shorten
 from seqattn.data.tables.connection import literal
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData, DataError
@@ -376,3 +376,59 @@ def shown_decimal(table: Table, numbers: Sequence[Column]) -> str:
     conditions = " OR ".join(f"{column.sql} <> round({column.sql})" for column in numbers)
     found = table.one(f"SELECT EXISTS (SELECT 1 FROM {ROWS} WHERE {conditions})")
     return "." if found[0] else "auto"
+
+
+SERIES_NAMES = (
+    "unique_id", "series_id", "series", "sequence_id", "sequence", "seq", "ts_id", "item_id", "id",
+    "utterance", "trip_id", "trip", "track_id", "track", "trajectory", "session_id", "session",
+    "subject", "patient", "participant", "trial", "episode", "run", "sample", "store", "item",
+    "dept", "sku", "product", "ticker", "symbol", "station", "sensor_id", "sensor", "device_id",
+    "device", "meter", "user_id", "user", "customer", "country", "region", "city", "site", "name",
+)  # fmt: skip
+"""Usual names of series ids, the least ambiguous first."""
+SURE_SERIES = 9  # number of names at the start of the list that are unambiguous
+BLOCK_SERIES = 24  # number of names that indicate series ids if the rows of each id are contiguous
+TIME_NAMES = (
+    "ds", "timestamp", "datetime", "date_time", "date", "time", "step", "time_step", "timestep",
+    "frame", "time_idx", "t", "tick", "period", "year_week", "yearweek", "iso_week", "isoweek",
+    "epiweek", "year_month", "yearmonth", "year", "quarter", "month", "week", "day", "hour",
+    "minute", "second", "epoch", "index", "idx",
+)  # fmt: skip
+"""Usual names of time columns, the least ambiguous first."""
+SURE_TIMES = 9  # number of names at the start of the list that are unambiguous
+
+
+def fold_name(name: str) -> str:
+    """Convert a column name to the form of the usual names."""
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def known_names(names: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Return the columns with a usual name, the least ambiguous first.
+
+    Args:
+        names: names of columns.
+        known: usual names, such as `SERIES_NAMES`.
+    """
+    ranks = {name: rank for rank, name in enumerate(known)}
+    found = [name for name in names if fold_name(name) in ranks]
+    return sorted(found, key=lambda name: ranks[fold_name(name)])
+
+
+def check_names(table: Table, names: Sequence[str], config_keys: str) -> None:
+    """Check that columns exist.
+
+    Args:
+        table: the table to search.
+        names: names of the columns.
+        config_keys: config keys that contain these names, for the message.
+
+    Raises:
+        DataError: if a column is missing.
+    """
+    for name in names:
+        if name not in table.header:
+            raise DataError(
+                f"{table.name}: no column {name!r} ({config_keys}); found"
+                f" {join_names(table.header)}."
+            )

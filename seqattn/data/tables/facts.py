@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from seqattn.data.reading import Reading
 from seqattn.data.tables.casting import infer_columns
-from seqattn.data.tables.columns import Column, LeftOutColumn, Reason
-from seqattn.data.tables.names import check_names
+from seqattn.data.tables.columns import Column, LeftOutColumn, Reason, check_names
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.times import TimeColumn, to_time_column
 from seqattn.errors import NoRows

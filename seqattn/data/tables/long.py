@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.chunk import DATES, Chunk, Ragged, step_text, to_offsets
-from seqattn.data.reading import Reading
+from seqattn.data.reading import Reading, setting
 from seqattn.data.sentinels import SentinelCounter
-from seqattn.data.setting_names import setting
 from seqattn.data.tables.columns import (
     Column,
     LeftOutColumn,

@@ -11,28 +11,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
 
-from seqattn.data.reading import LONG_LAYOUT, Reading, join_names
-from seqattn.data.setting_names import setting
+from seqattn.data.reading import LONG_LAYOUT, Reading, join_names, setting
 from seqattn.data.tables.columns import (
-    OF_ONE_FILE,
-    Column,
-    LeftOutColumn,
-    Reason,
-    check_cells,
-    first_non_number,
-)
-from seqattn.data.tables.facts import MIN_ROWS, TableFacts
-from seqattn.data.tables.long import LongTable
-from seqattn.data.tables.names import (
     BLOCK_SERIES,
+    OF_ONE_FILE,
     SERIES_NAMES,
     SURE_SERIES,
     SURE_TIMES,
     TIME_NAMES,
+    Column,
+    LeftOutColumn,
+    Reason,
+    check_cells,
     check_names,
+    first_non_number,
     fold_name,
     known_names,
 )
+from seqattn.data.tables.facts import MIN_ROWS, TableFacts
+from seqattn.data.tables.long import LongTable
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.times import TimeColumn, are_weeks, combine_time_columns
 from seqattn.errors import AmbiguousData, DataError

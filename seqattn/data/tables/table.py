@@ -7,7 +7,6 @@ import csv
 import gzip
 import io
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqattn.data.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.json_lines import check_json_lines
-from seqattn.data.reading import Reading
-from seqattn.data.setting_names import setting
+from seqattn.data.reading import Reading, setting
 from seqattn.data.tables.connection import (
     connect,
     literal,
@@ -75,7 +73,8 @@ def _table_lines(lines: Iterable[str], form: TextFormat) -> Iterator[tuple[int, 
 
 def to_plain_lines(lines: Iterable[str], form: TextFormat, removed: list[int]) -> Iterator[bytes]:
     """Yield the lines of a table in UTF-8, without comments and without the lines before the
-    header. If the delimiter is a space, replace several spaces between two cells with one space.
+    header. All lines end with a line feed. If the delimiter is a space, replace several spaces
+    between two cells with one space.
 
     Args:
         lines: all lines of the file.
@@ -86,15 +85,13 @@ def to_plain_lines(lines: Iterable[str], form: TextFormat, removed: list[int]) -
     for at, line in _table_lines(lines, form):
         removed += range(expected, at)
         expected = at + 1
-        is_spaced = form.delimiter == " " and line.strip()
-        yield (_with_single_spaces(line) if is_spaced else line).encode()
-
-
-def _with_single_spaces(line: str) -> str:
-    cells = next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True))
-    row = io.StringIO()
-    csv.writer(row, delimiter=" ", lineterminator="\n").writerow(cells)
-    return row.getvalue()
+        if form.delimiter == " " and line.strip():
+            cells = next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True))
+            row = io.StringIO()
+            csv.writer(row, delimiter=" ", lineterminator="\n").writerow(cells)
+            yield row.getvalue().encode()
+        else:
+            yield line.rstrip("\r\n").encode() + b"\n"
 
 
 def original_line(line: int, removed: Sequence[int]) -> int:
@@ -156,27 +153,30 @@ def open_text_table(
     Raises:
         DataError: if the file cannot be read or its rows have different numbers of cells.
     """
-    with connect(name) as connection, _readable_file(path, name, form) as file:
-        width = len(form.header)
-        options: dict[str, Any] = {
-            "header": form.has_header, "auto_detect": False, "all_varchar": True,
-            "delim": form.delimiter, "quote": '"', "escape": '"', "comment": "",
-            "skip": file.skip, "encoding": file.encoding,
-            "max_line_size": MAX_LINE_BYTES, "buffer_size": 2 * MAX_LINE_BYTES,
-            "columns": {f"c{i}": "VARCHAR" for i in range(width)}, "hive_partitioning": False,
-        }  # fmt: skip
-        for more in ({}, {"strict_mode": False}):  # the second attempt allows mixed line endings
-            try:
-                source = sql_call("read_csv", file.path, **options, **more)
-                connection.execute(
-                    f"CREATE OR REPLACE TEMP TABLE {ROWS} AS"
-                    f" SELECT row_number() OVER () AS {ROW}, * FROM {source}"
-                )
-            except read_errors() as error:
-                if more or "state machine" not in str(error):
-                    raise _text_error(error, name, form, before, file.removed) from None
-            else:
-                break
+    width = len(form.header)
+    options: dict[str, Any] = {
+        "header": form.has_header, "auto_detect": False, "all_varchar": True,
+        "delim": form.delimiter, "quote": '"', "escape": '"', "comment": "",
+        "max_line_size": MAX_LINE_BYTES, "buffer_size": 2 * MAX_LINE_BYTES,
+        "columns": {f"c{i}": "VARCHAR" for i in range(width)}, "hive_partitioning": False,
+    }  # fmt: skip
+    with connect(name) as connection:
+        for is_copy in (False, True):  # in the copy, all lines end alike
+            with _readable_file(path, name, form, is_copy=is_copy) as (file, found, removed):
+                try:
+                    connection.execute(
+                        f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT row_number() OVER () AS"
+                        f" {ROW}, * FROM {sql_call('read_csv', file, **options, **found)}"
+                    )
+                except read_errors() as error:
+                    source = sql_call("read_csv", file, **options, **found, store_rejects=True)
+                    _check_rejected(connection, source, name, form, before, removed)
+                    if is_copy:
+                        raise DataError(
+                            f"{name}: is not valid CSV ({first_line(error)})."
+                        ) from None
+                else:
+                    break
         if width == 1 and before is None:  # blank lines at the end are no rows
             connection.execute(
                 f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
@@ -194,46 +194,33 @@ def open_text_table(
         )
 
 
-@dataclass(frozen=True)
-class _ReadableFile:
-    """A file that the database can read.
-
-    Attributes:
-        path: the file.
-        encoding: its encoding.
-        skip: number of lines to skip.
-        removed: numbers of the lines that a copy lacks; empty for the original file.
-    """
-
-    path: Path
-    encoding: str
-    skip: int = 0
-    removed: list[int] = field(default_factory=list)
-
-
 @contextmanager
-def _readable_file(path: Path, name: str, form: TextFormat) -> Iterator[_ReadableFile]:
-    """Yield a file that the database can read.
+def _readable_file(
+    path: Path, name: str, form: TextFormat, *, is_copy: bool
+) -> Iterator[tuple[Path, dict[str, Any], list[int]]]:
+    """Yield a file that the database can read, the options `encoding` and `skip`, and the numbers
+    of the lines that the file lacks.
 
-    The file is a copy in UTF-8 if the database lacks the encoding or if spaces separate the cells.
-    It is also a copy if the file has comments, because the database would also remove the end of a
-    line after a comment sign, or if the skipped lines contain quotes, because the database counts
-    a line break in quotes as part of a line.
+    The file is a copy in UTF-8 if `is_copy` is True, if the database lacks the encoding or if
+    spaces separate the cells. It is also a copy if the file has comments, because the database
+    would also remove the end of a line after a comment sign, or if the skipped lines contain
+    quotes, because the database counts a line break in quotes as part of a line.
     """
     is_plain = form.delimiter != " " and not form.comment and not form.skips_quotes
-    if is_plain and form.encoding in ENCODINGS:
-        yield _ReadableFile(path, form.encoding, form.skip)
+    if is_plain and form.encoding in ENCODINGS and not is_copy:
+        yield path, {"encoding": form.encoding, "skip": form.skip}, []
         return
     removed: list[int] = []
     with _open_lines(path, name, form) as lines, named_file(".csv") as copy:
         try:
             copy.writelines(to_plain_lines(lines, form, removed))
         except UnicodeError as error:
-            raise _encoding_error(name, form, error) from None
+            byte = error.object[error.start] if isinstance(error, UnicodeDecodeError) else None
+            raise _encoding_error(name, form, byte) from None
         except EOFError:
             raise DataError(f"{name}: is a damaged gzip file.") from None
         copy.flush()
-        yield _ReadableFile(Path(copy.name), "utf-8", 0, removed)
+        yield Path(copy.name), {"encoding": "utf-8", "skip": 0}, removed
 
 
 @contextmanager
@@ -252,46 +239,63 @@ def _open_lines(path: Path, name: str, form: TextFormat) -> Iterator[Iterable[st
     yield (f"{line}\n" for line in read_lines(path))
 
 
-def _encoding_error(where: str, form: TextFormat, error: Exception) -> DataError:
-    found = (
-        f" (byte {error.object[error.start]:#04x})" if isinstance(error, UnicodeDecodeError) else ""
-    )
+def _encoding_error(where: str, form: TextFormat, byte: int | None = None) -> DataError:
+    found = "" if byte is None else f" (byte {byte:#04x})"
     return DataError(
         f"{where} is not {form.encoding.upper()}{found}. Save the file as UTF-8, or set its"
         f" encoding: {setting('encoding')}."
     )
 
 
-def _text_error(
-    error: Exception, name: str, form: TextFormat, before: Before | None,
-    removed: Sequence[int],
-) -> DataError:  # fmt: skip
-    """Return the error for a text file that the database cannot read."""
-    text = str(error)
-    at = re.search(r"CSV Error on Line: (\d+)", text)
-    original = re.search(r"Original Line: (.*)", text)
-    line = original_line(int(at[1]), removed) + (before.lines if before else 0) if at else 0
-    where = f"{name}: line {line}" if at else f"{name}:"
-    shown = original[1][:60] if original else ""
-    cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
-    if cells:
-        return DataError(
-            f"{where} has {cells[2]} cells, the header has {cells[1]}: {shown!r}. Correct the"
-            " line; a cell that contains the separator needs quotes."
+def _check_rejected(
+    connection: duckdb.DuckDBPyConnection, source: str, name: str, form: TextFormat,
+    before: Before | None, removed: Sequence[int],
+) -> None:  # fmt: skip
+    """Check that the database rejects no line of a text file.
+
+    Args:
+        connection: connection to the database.
+        source: SQL that reads the file and stores the rejected lines.
+        name: name of the file, for messages.
+        form: format of the file.
+        before: what comes before this block of lines from a pipe, or None for a whole file.
+        removed: numbers of the lines that a copy of the file lacks.
+
+    Raises:
+        DataError: if the database rejects a line.
+    """
+    try:
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {ROWS} AS SELECT * FROM {source}")
+    except read_errors():  # the whole file is rejected
+        return
+    found = connection.execute(
+        "SELECT line, csv_line, CAST(error_type AS VARCHAR), error_message FROM reject_errors"
+        " ORDER BY line LIMIT 1"
+    ).fetchall()
+    if not found:
+        return
+    line, text, kind, message = found[0]
+    line = original_line(line, removed) + (before.lines if before else 0)
+    where, shown = f"{name}: line {line}", repr(text.partition("\n")[0][:60])
+    if kind in ("MISSING COLUMNS", "TOO MANY COLUMNS"):
+        cells = next(csv.reader([text], delimiter=form.delimiter))
+        raise DataError(
+            f"{where} has {len(cells)} cells, the header has {len(form.header)}: {shown}. Correct"
+            " the line; a cell that contains the separator needs quotes."
         )
-    if "unterminated quote" in text:
+    if kind == "UNQUOTED VALUE":
         piped = ", or a line break in quotes, which cannot be read through a pipe"
-        return DataError(
-            f"{where} has a quote that is not closed{'' if before is None else piped}: {shown!r}."
+        raise DataError(
+            f"{where} has a quote that is not closed{'' if before is None else piped}: {shown}."
         )
-    if "unicode" in text.lower() or "encoding" in text.lower():
-        return _encoding_error(where, form, error)
-    if "Maximum line size" in text or "max_line_size" in text:
-        return DataError(
+    if kind == "INVALID ENCODING":
+        raise _encoding_error(where, form)
+    if kind == "LINE SIZE OVER MAXIMUM":
+        raise DataError(
             f"{where} is longer than {MAX_LINE_BYTES // 2**20} MiB; this is not a table of"
             " sequences."
         )
-    return DataError(f"{where} is not valid CSV ({first_line(error)}).")
+    raise DataError(f"{where} is not valid CSV ({message.splitlines()[0]}).")
 
 
 ROWS = "file_rows"

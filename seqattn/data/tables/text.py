@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from seqattn.data.reading import Reading, shorten
-from seqattn.data.setting_names import setting
+from seqattn.data.reading import Reading, setting, shorten
 from seqattn.data.tables.connection import read_lines
 from seqattn.errors import DataError
 

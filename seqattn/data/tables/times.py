@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from seqattn.data.reading import Reading, join_names
-from seqattn.data.setting_names import setting
+from seqattn.data.reading import Reading, join_names, setting
 from seqattn.data.tables.columns import (
     MIN_MATCHING_SHARE,
+    TIME_NAMES,
     Column,
     bad_cells,
     check_cells,
     first_non_number,
+    fold_name,
 )
 from seqattn.data.tables.connection import literal
-from seqattn.data.tables.names import TIME_NAMES, fold_name
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData, DataError
 

@@ -16,18 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.chunk import DATES, Chunk, Ragged, to_offsets
-from seqattn.data.reading import LONG_LAYOUT, WIDE_LAYOUT, Reading, join_names
+from seqattn.data.reading import LONG_LAYOUT, WIDE_LAYOUT, Reading, join_names, setting
 from seqattn.data.sentinels import SentinelCounter
-from seqattn.data.setting_names import setting
 from seqattn.data.tables.casting import infer_columns, trimmed
 from seqattn.data.tables.columns import (
+    SERIES_NAMES,
+    TIME_NAMES,
     Column,
     LeftOutColumn,
     check_cells,
+    check_names,
     first_non_number,
+    fold_name,
+    known_names,
     shown_decimal,
 )
-from seqattn.data.tables.names import SERIES_NAMES, TIME_NAMES, check_names, fold_name, known_names
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.data.tables.text import DATE, MONTH, NUMBER
 from seqattn.data.tables.times import FORMATS, other_formats, parse_date

@@ -67,7 +67,8 @@ def _import_library(library: Library | None) -> ModuleType:
 def metrics_columns(folder: RunFolder) -> Columns:
     """Return the columns of `metrics.csv`, with one row for each epoch."""
     records = folder.read_metrics()
-    return {name: [getattr(record, name) for record in records] for name in METRICS}
+    names = records[0].as_dict() if records else METRICS
+    return {name: [getattr(record, name) for record in records] for name in names}
 
 
 def columns_of_predictions(arrays: Mapping[str, NDArray[Any]]) -> Columns:
