@@ -30,6 +30,7 @@ class Section(BaseModel):
         strict=True,
         extra="forbid",
         allow_inf_nan=False,
+        use_attribute_docstrings=True,
         protected_namespaces=(),  # older versions of pydantic reserve model_...
     )
 
