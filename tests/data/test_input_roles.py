@@ -55,13 +55,6 @@ NINE = [f"s{k}" for k in range(9) for _ in range(2)]
 ONE_ROW_EACH = [f"s{k},{DAY + 31 + k},{k}" for k in range(9)]
 
 
-def test_one_row_of_each_series_is_a_series(seqattn: Run) -> None:
-    train_on_nine(seqattn)
-    write("g.csv", "sequence,step,x", ONE_ROW_EACH)
-    assert ids(seqattn("predict", "outputs/c", "--input", "g.csv")) == NINE
-    assert "series: auto" in Path("outputs/c/config.yaml").read_text()
-
-
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "csv.gz"])
 def test_one_row_of_each_series_in_every_format(seqattn: Run, form: str) -> None:
     train_on_nine(seqattn)
