@@ -158,16 +158,6 @@ def test_one_series_stays_one(seqattn: Run) -> None:
     assert ids(seqattn("predict", "outputs/c", "--input", "g.csv")) == ["g", "g"]
 
 
-def test_a_column_that_was_constant_may_tell_series_apart(seqattn: Run) -> None:
-    rows = [f"Oslo,{DAY + t},{t % 5}" for t in range(60)]
-    write("f.csv", "city,step,x", rows)
-    train(seqattn, "data.split.by=time")
-    both = [f"{city},{DAY + t},{t}" for city in ("Oslo", "Bergen") for t in range(9)]
-    write("g.csv", "city,step,x", both)
-    found = ids(seqattn("predict", "outputs/c", "--input", "g.csv"))
-    assert found == ["Oslo", "Oslo", "Bergen", "Bergen"]
-
-
 def test_a_column_that_was_left_out_need_not_be_there(seqattn: Run) -> None:
     rows = [f"s{k},{DAY + t},{t % 5},word{t},{t}" for k in range(9) for t in range(12)]
     write("f.csv", "sequence,step,x,comment,extra", rows)

@@ -66,14 +66,3 @@ def test_a_distant_number_of_a_training_file_is_a_question(write: Writer, tmp_pa
     (note,) = {note for chunk in read_chunks(file, Reading(is_training=False))
                for note in chunk.notes}  # fmt: skip
     assert "it is read as a value" in note
-
-
-@EACH
-def test_a_number_among_others_is_no_question(write: Writer, tmp_path: Path) -> None:
-    """The values lie between -2000 and 390, and the target writer adds 2000 to the source."""
-    values = with_mark() * 100 - 2000
-    values[values < -2000] = -999
-    file = write(tmp_path / "x", values)
-    assert (points(read_all(file, Reading(is_training=True))) == -999).sum() >= 2
-    chunks = read_chunks(file, Reading(is_training=False))
-    assert not any("-999" in note for chunk in chunks for note in chunk.notes)
