@@ -149,7 +149,6 @@ def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]
         choices,
         field_variants,
         is_settable,
-        key_descriptions,
     )
 
     keys = dict[str, dict[str, str]]()
@@ -166,7 +165,7 @@ def key_values(*, only_reading: bool = False) -> Mapping[str, Mapping[str, str]]
             values.append(as_value(field.default) if has_text else "")
         if type(None) in types:
             values.append("null")
-        description = " ".join(key_descriptions(section)[path[-1]].split())
+        description = " ".join((field.description or "").split())
         sentence = re.split(r"\.(?: (?=[A-Z])|$)", description)[0]
         for value in values:
             keys.setdefault(".".join(path), {}).setdefault(value, sentence)

@@ -3,19 +3,14 @@ Schema and the reference in Markdown."""
 
 from __future__ import annotations
 
-import ast
-import functools
-import inspect
-import itertools
 import json
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 from seqattn.config.reading import KeyPath
-from seqattn.config.schema import ComparisonFile, Plugin, Section
+from seqattn.config.schema import ComparisonFile, Section
 from seqattn.config.section import Variants
 
 SectionType = type[Section]
@@ -84,38 +79,6 @@ def all_keys() -> Iterator[tuple[KeyPath, SectionType, str]]:
     yield from walk(ComparisonFile, "", ())
 
 
-@functools.cache
-def key_descriptions(section: SectionType) -> Mapping[str, str]:
-    """Return the descriptions of a section's keys: the string below each attribute in the source of
-    the class or its base classes, or else the description in pydantic's `FieldInfo`.
-
-    pydantic can collect these strings when it defines a class (`use_attribute_docstrings`). Parsing
-    the sources of all sections takes 0.06 seconds, which only a few commands need to spend.
-    """
-    found = {key: field.description or "" for key, field in section.model_fields.items()}
-    for cls in reversed(section.__mro__):
-        if not issubclass(cls, Section) or not (source := _source(cls)):
-            continue
-        (definition,) = ast.parse(source).body
-        assert isinstance(definition, ast.ClassDef)
-        for attribute, below in itertools.pairwise(definition.body):
-            match attribute, below:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=key)),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ) if key in found:
-                    found[key] = inspect.cleandoc(text)
-    return found
-
-
-def _source(cls: type) -> str:
-    """Return the source of a class, or "" if it has no source file."""
-    try:
-        return textwrap.dedent(inspect.getsource(cls))
-    except (OSError, TypeError):
-        return ""
-
-
 def is_settable(path: KeyPath, tag: str, *, only_reading: bool) -> bool:
     """Return whether the option `--set` of a command accepts a key.
 
@@ -133,11 +96,6 @@ def is_settable(path: KeyPath, tag: str, *, only_reading: bool) -> bool:
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a config file, for editors."""
     schema = ComparisonFile.model_json_schema()
-    sections: set[SectionType] = {Plugin, *(section for _, section, _ in all_keys())}
-    for section in sections:
-        properties = schema["$defs"].get(section.__name__, schema)["properties"]
-        for key, text in key_descriptions(section).items():
-            properties[key] = dict(sorted({**properties[key], "description": text}.items()))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -15,16 +15,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from seqattn.config import Config, ScoreConfig, as_plain, name_of, without_paths
 from seqattn.data import Splits, load_data
-from seqattn.data.ridge import RidgeMap
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments.group_training import build_runs
 from seqattn.experiments.job import Job, StartingPoint
-from seqattn.experiments.prepare import starts_at_map
+from seqattn.experiments.prepare import build_initial_model
 from seqattn.experiments.run_environment import choose_device
 from seqattn.models.attention.normalizers import build_normalizer
 from seqattn.runs import RunFolder
@@ -40,66 +38,40 @@ TRAINED = b"trained already"
 def share_start(processes: ProcessGroup, job: Job) -> Job | None:
     """Exchange all messages before the first step. Every process calls this function.
 
-    The exchange consists of these parts, in this order:
-
-    1. All processes compare digests of config and data.
-    2. Process 0 sends the content of its checkpoint file, the starting point of a new run with
-       `training.start_from` as a checkpoint file, or an empty message for any other new run. If
-       nothing is left to train, process 0 sends `TRAINED` instead.
-    3. For a new run that starts from a fitted map of `model.skip: linear`, process 0 sends this
-       map.
+    First, all processes compare digests of config and data. Then process 0 sends a checkpoint file:
+    its checkpoint, or the initial weights of a new run, because another machine may round
+    differently when it fits the map of `model.skip: linear`. If nothing is left to train, process 0
+    sends `TRAINED` instead.
 
     Args:
         job: the job of this process. Only process 0 has loaded the checkpoint and fitted the map.
 
     Returns:
-        The job with the state and the map of process 0, or None if nothing is left to train.
+        The job with the state or the initial weights of process 0, or None if nothing is left to
+        train.
     """
     check_can_be_distributed(job.config)
     processes.check_same_training(shared_config_text(job.config), data_digest(job.data))
     content = TRAINED
-    if job.is_pending:
-        content = (
-            b"" if job.checkpoint is None else read_regular_file(job.checkpoint, physical_memory())
-        )
-        content = content if job.start is None else job.start.as_bytes()
+    if job.checkpoint is not None and job.is_pending:
+        content = read_regular_file(job.checkpoint, physical_memory())
+    elif job.is_pending and processes.rank == 0:
+        weights = build_initial_model(job).state_dict()
+        content = StartingPoint("process 0", 0, weights, job.config, job.spec).as_bytes()
     content = processes.broadcast(content)
     if content == TRAINED:
         return None
-    if content and job.state is None and job.start is None:
-        with tempfile.TemporaryDirectory() as place:
-            path = Path(place) / "received.safetensors"
-            path.write_bytes(content)
-            file = read_checkpoint(path)
-        if job.config.training.start_from is not None:
-            job = replace(job, data=job.data.fitted_as(file.spec.source, file.spec.target))
-        if file.is_training:
-            job = replace(job, state=restore_state(file, job.new_model()))
-        else:
-            job = replace(job, start=StartingPoint.of(file, "process 0"))
-    return share_skip_map(processes, job)
-
-
-def share_skip_map(processes: ProcessGroup, job: Job) -> Job:
-    """Send the fitted map of process 0 to the other processes.
-
-    Another machine may round differently, so the other processes do not fit the map.
-
-    Returns:
-        The job with the map, or the same job if its training does not start from a fitted map.
-    """
-    skip, fitted = job.new_model().skip, job.skip_map
-    is_new = job.state is None and job.start is None
-    if skip is None or not is_new or not starts_at_map(job):
+    if processes.rank == 0:
         return job
-    arrays = () if fitted is None else (fitted.weight, fitted.bias)
-    received = processes.broadcast(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))
-    if fitted is not None:
-        return job
-    numbers = np.frombuffer(received, dtype=np.float32).copy()
-    weight, bias = np.split(numbers, [skip.weight.numel()])
-    shared = RidgeMap(weight.reshape(skip.weight.shape), bias.reshape(skip.bias.shape), 0.0, 0.0)
-    return replace(job, skip_map=shared)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "received.safetensors"
+        path.write_bytes(content)
+        file = read_checkpoint(path)
+    if job.config.training.start_from is not None:
+        job = replace(job, data=job.data.fitted_as(file.spec.source, file.spec.target))
+    if file.is_training:
+        return replace(job, state=restore_state(file, job.new_model()))
+    return replace(job, start=StartingPoint.of(file, "process 0"))
 
 
 def check_can_be_distributed(config: Config) -> None:

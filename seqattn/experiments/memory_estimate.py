@@ -1,4 +1,4 @@
-"""Estimates of the memory and disk space of runs, made before the runs start.
+"""Estimates of the memory of runs, made before the runs start.
 
 `tests/walks/test_memory.py` compares the memory estimates with measured peaks. Parameters,
 activations and attention weights are float32 numbers of 4 bytes.
@@ -58,7 +58,8 @@ def estimate_run_memory(job: Job) -> int:
     sequences = max(batch, min(len(job.data.validation), validation_chunk_size(S + T, batch)))
     kept = activations_per_sequence(job.config.model, S, T, alone=False)
     numbers = int(8 * job.parameters + 2 * N * (S + T) * F + sequences * kept)
-    return 4 * numbers + _history_bytes(job)
+    training = job.config.training
+    return 4 * numbers + history_bytes(training.record_attention, training.epochs, job.parameters)
 
 
 def estimate_training_memory(
@@ -100,22 +101,6 @@ def estimate_training_memory(
         * count_parameters(model, features, Lengths(S, T)),
         largest: phases[largest],
     }
-
-
-def checkpoint_bytes(job: Job) -> int:
-    """Estimate how many bytes of disk space the checkpoints of a run use.
-
-    The estimate counts two checkpoints, and a third one that exists while it is being written. For
-    each checkpoint, it counts the weights, the weights of the best epoch, the two moments of Adam,
-    and the history. In addition, the estimate counts two copies of the parameter history.
-    """
-    size = 4 * 4 * job.parameters + 8 * 8 * job.config.training.epochs + 65_536
-    return 3 * size + 2 * _history_bytes(job)
-
-
-def _history_bytes(job: Job) -> int:
-    training = job.config.training
-    return history_bytes(training.record_attention, training.epochs, job.parameters)
 
 
 def check_memory(config: Config, data: Splits | None = None) -> None:

@@ -198,9 +198,6 @@ MAX_PARAMS = 100
 MAX_PARAM_LENGTH = 500
 """The maximum length of a parameter that all versions of MLflow accept."""
 RESUMED_TAG = "seqattn.resumed."
-DESCRIPTION_TAG = "mlflow.note.content"
-"""The tag that the pages of MLflow show as the description of a run."""
-CHANGES = "Values of the config that a resume has changed: "
 MLFLOW_STATUS = {"finished": "FINISHED", "diverged": "FAILED", "stopped": "KILLED"}
 
 
@@ -304,8 +301,7 @@ class MLflowTracker:
 
     def _log_params(self) -> None:
         """Log the config. MLflow parameters cannot be changed, so a value that a resume changes is
-        stored as the tag `seqattn.resumed.KEY`, and the description of the MLflow run lists all
-        changed values. A description that the user wrote remains."""
+        stored as the tag `seqattn.resumed.KEY`."""
         from mlflow.entities import Param
 
         data = self._client.get_run(self.run_id).data
@@ -318,12 +314,6 @@ class MLflowTracker:
             tag = f"{RESUMED_TAG}{name}"
             if tags.get(tag, known.get(name, value)) != value:
                 self._client.set_tag(self.run_id, tag, value)
-        changes = [f"{name}: {known[name]} -> {value}" for name, value in values.items()
-                   if known.get(name, value) != value]  # fmt: skip
-        old = tags.get(DESCRIPTION_TAG, "")
-        if old.startswith(CHANGES) or (changes and not old):
-            text = f"{CHANGES}{'; '.join(changes) or 'none'}"
-            self._client.set_tag(self.run_id, DESCRIPTION_TAG, text)
 
 
 # --- Weights & Biases -----------------------------------------------------------------------------

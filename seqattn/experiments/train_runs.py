@@ -15,7 +15,7 @@ from seqattn.experiments.distributed import share_start
 from seqattn.experiments.group_training import Resources, train_group
 from seqattn.experiments.grouping import group_jobs
 from seqattn.experiments.job import Callbacks, Job, Launch, raise_if_stopped
-from seqattn.experiments.memory_estimate import check_memory_of_runs, checkpoint_bytes
+from seqattn.experiments.memory_estimate import check_memory_of_runs
 from seqattn.experiments.prepare import fit_skip_maps, prepare_jobs, with_starting_points
 from seqattn.experiments.run_environment import choose_device, collect_environment
 from seqattn.experiments.run_folders import (
@@ -28,7 +28,7 @@ from seqattn.experiments.run_folders import (
 from seqattn.experiments.trackers import check_trackers
 from seqattn.experiments.workers import reason_for_one_process, train_in_workers, worker_count
 from seqattn.runs import COMPARISON, PAGE, SEARCH, RunFolder, check_folder_available
-from seqattn.runs.storage import allow_open_files, check_free_space, folder_lock
+from seqattn.runs.storage import allow_open_files, folder_lock
 from seqattn.training.threads import restore_thread_count
 
 RESUME_HINT = " after training; --resume continues from there"
@@ -144,7 +144,6 @@ def _check_and_group(
     locks.lock_existing(folder for _, folder in configs)
     jobs = prepare_jobs(configs, resume=resume, overwrite=overwrite)
     groups = fit_skip_maps([with_starting_points(group) for group in group_jobs(jobs)])
-    check_free_space({job.folder.path: checkpoint_bytes(job) for group in groups for job in group})
     jobs = _replace_jobs(jobs, groups)
     if launch.processes is not None:
         (job,) = jobs

@@ -25,7 +25,7 @@ from seqattn.config import (
     resolve,
     to_yaml,
 )
-from seqattn.config.keys import all_keys, key_descriptions
+from seqattn.config.keys import all_keys
 from seqattn.config.reading import MAX_BYTES, read_yaml_list, read_yaml_text
 from seqattn.errors import ConfigError
 from tests.conftest import ROOT
@@ -129,7 +129,7 @@ def test_every_knob_has_a_sentence_and_a_default() -> None:
     assert len(keys) > 50
     for path, section, _ in keys:
         field = section.model_fields[path[-1]]
-        assert key_descriptions(section)[path[-1]], f"{'.'.join(path)} has no sentence"
+        assert field.description, f"{'.'.join(path)} has no sentence"
         if path[-1] == "path" or path[:2] == ("data", "window"):
             continue  # nobody's file, and nobody's windows, could be a default
         assert not field.is_required(), f"{'.'.join(path)} has no default"

@@ -235,8 +235,6 @@ def test_what_cannot_be_trained_on_leaves_nothing() -> None:
         seqattn.train("c.yaml", data=[1, 2])
     with pytest.raises(UsageError, match="data.kind is squares"):
         seqattn.train(resolve(None, []).config, data=table())
-    with pytest.raises(UsageError, match="overrides: allowed with a YAML file or None"):
-        seqattn.train(resolve(None, []).config, overrides=["seed=1"])
     with pytest.raises(DataError):
         seqattn.train("c.yaml", data=table().head(3))
     assert not list(Path().glob("outputs/*"))

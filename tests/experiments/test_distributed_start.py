@@ -13,7 +13,7 @@ from seqattn.data import load_data
 from seqattn.errors import UsageError
 from seqattn.experiments import Job, train_many
 from seqattn.experiments.distributed import TRAINED, share_start
-from seqattn.experiments.prepare import fit_skip_maps, prepare_jobs
+from seqattn.experiments.prepare import build_initial_model, fit_skip_maps, prepare_jobs
 from seqattn.runs import RunFolder
 
 SIZES = ["data.n_train=12", "data.n_validation=7", "data.n_test=5", "model.hidden_dim=3",
@@ -25,14 +25,14 @@ class Channel:
     """A process group of one process. Process 0 records its messages, and the other reads them."""
 
     def __init__(self, messages: list[Any] | None = None) -> None:
-        self.is_first = messages is None
+        self.rank = 0 if messages is None else 1
         self.messages = list[Any]() if messages is None else list(messages)
 
     def check_same_training(self, config_text: str, data_digest: bytes) -> None:
         assert self.broadcast((config_text, data_digest)) == (config_text, data_digest)
 
     def broadcast(self, content: Any) -> Any:
-        if self.is_first:
+        if self.rank == 0:
             self.messages.append(content)
             return content
         return self.messages.pop(0)
@@ -53,23 +53,18 @@ def config_of(*sets: str) -> Config:
     return resolve(None, [*SIZES, *sets]).config
 
 
-def test_a_new_run_has_no_checkpoint(tmp_path: Path) -> None:
-    config = config_of()
-    messages, other = exchange(Job(config, RunFolder(tmp_path), load_data(config.data)))
-    assert messages == [b""]
-    assert other is not None and other.state is None and other.skip_map is None
-
-
-def test_a_new_run_starts_from_the_map_of_process_0(tmp_path: Path) -> None:
-    config = config_of(*LINEAR)
+@pytest.mark.parametrize("more", [[], LINEAR])
+def test_a_new_run_has_the_initial_weights_of_process_0(tmp_path: Path, more: list[str]) -> None:
+    config = config_of(*more)
     job = Job(config, RunFolder(tmp_path), load_data(config.data))
     ((first,),) = fit_skip_maps([[job]])
-    messages, other = exchange(first)
-    assert first.skip_map is not None
-    assert len(messages) == 2 and messages[0] == b""
-    assert other is not None and other.skip_map is not None
-    assert (other.skip_map.weight == first.skip_map.weight).all()
-    assert (other.skip_map.bias == first.skip_map.bias).all()
+    _, other = exchange(first)
+    assert other is not None and other.state is None and other.skip_map is None
+    ours, theirs = (build_initial_model(each) for each in (first, other))
+    assert (first.skip_map is None) == (more == [])
+    for (name, weight), twin in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(weight, twin), name
+    assert more == [] or ours.skip.is_trainable == theirs.skip.is_trainable
 
 
 @pytest.mark.parametrize("more", [[], LINEAR])

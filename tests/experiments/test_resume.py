@@ -16,7 +16,6 @@ from seqattn.errors import Interrupted, StorageError
 from seqattn.experiments import Callbacks, seeds_of, train_many
 from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.checkpoint_file import describe_checkpoint
-from seqattn.runs.storage import limits
 
 Runs = list[tuple[Config, RunFolder]]
 SETS = ["data.n_train=64", "data.n_validation=16", "data.n_test=8", "training.epochs=8",
@@ -115,10 +114,3 @@ def test_a_failed_save_says_what_is_on_disk(
     config = base(f"training.checkpoint_seconds={seconds}")
     with pytest.raises(StorageError, match=words):
         train_many(seeds_of(config, tmp_path / "s", 1), threads=1)
-
-
-def test_what_folders_of_one_disk_need_is_added_up(tmp_path: Path) -> None:
-    free = shutil.disk_usage(tmp_path).free
-    limits.check_free_space({tmp_path / "a": free // 2})
-    with pytest.raises(StorageError, match="two checkpoints of each run need"):
-        limits.check_free_space({tmp_path / k / "run": free // 2 for k in "abc"})

@@ -18,7 +18,6 @@ from seqattn.data import Sequences, load_data
 from seqattn.data.ridge import PENALTIES, RidgeMap, ridge_map, ridge_work
 from seqattn.errors import ConfigError
 from seqattn.experiments import train_one
-from seqattn.experiments.distributed import share_skip_map
 from seqattn.experiments.job import Job
 from seqattn.experiments.prepare import build_initial_model, fit_skip_maps
 from seqattn.experiments.verify_resume import verify_resume
@@ -262,26 +261,3 @@ def test_too_many_numbers_start_at_zero_and_the_log_says_so(
 def test_a_map_without_a_skip_is_refused() -> None:
     with pytest.raises(ConfigError, match="is learned, but with skip: none there is no map"):
         resolve(None, ["model.skip_map=learned"])
-
-
-def test_maps_are_those_of_the_first_process(tmp_path: Path) -> None:
-    config = resolve(None, window_file(tmp_path / "a.csv")).config
-    job, model = started(config)
-    sent = list[bytes]()
-
-    class OneOfTwo:
-        def broadcast(self, content: bytes) -> bytes:
-            sent.append(content)
-            return sent[0]
-
-    group: Any = OneOfTwo()
-    first = build_initial_model(share_skip_map(group, job))
-    other = Job(config, job.folder, job.data)
-    before = skip_of(build_initial_model(other))
-    assert not before.weight.any()
-    assert not before.is_trainable
-    second = build_initial_model(share_skip_map(group, other))
-    for shared in (skip_of(first), skip_of(second)):
-        assert torch.equal(shared.weight, skip_of(model).weight)
-        assert torch.equal(shared.bias, skip_of(model).bias)
-        assert not shared.is_trainable

@@ -14,7 +14,7 @@ PAGE = 4096
 
 def full(sizes: int, step: int = 1) -> Tally:
     """Train where only so many pages are free, for every number of pages; then make room and
-    resume. With and without asking for free space beforehand.
+    resume.
 
     Args:
         sizes: pages at most; three checkpoints and the rest of a run are about 40.
@@ -26,25 +26,22 @@ def full(sizes: int, step: int = 1) -> Tally:
         disk = home / "disk"
         disk.mkdir()
         for pages in range(1, sizes + 1, step):
-            for asks in (True, False):
-                if not mounted(disk, pages * PAGE):
-                    tally.skip("mounting needs root")
-                    continue
-                try:
-                    with tally.case(f"{pages} pages, free space {'' if asks else 'not '}asked"):
-                        plan = {} if asks else {"no_precheck": True}
-                        done = nursery.run(words("disk"), home, plan)
-                        codes[done.code] = codes.get(done.code, 0) + 1
-                        tally.took(done.mib)
-                        assert done.code in (0, 5), f"exit code {done.code}: {done.err}"
-                        assert "Traceback" not in done.err, done.err
-                        if done.code == 5:
-                            is_reported = "No space left" in done.err or "MiB free, but" in done.err
-                            assert is_reported, done.err
-                        assert mounted(disk, 2**24, again=True)
-                        ends_the_same(nursery, home, "disk", tally)
-                finally:
-                    subprocess.run(["umount", str(disk)], check=True)
+            if not mounted(disk, pages * PAGE):
+                tally.skip("mounting needs root")
+                continue
+            try:
+                with tally.case(f"{pages} pages"):
+                    done = nursery.run(words("disk"), home)
+                    codes[done.code] = codes.get(done.code, 0) + 1
+                    tally.took(done.mib)
+                    assert done.code in (0, 5), f"exit code {done.code}: {done.err}"
+                    assert "Traceback" not in done.err, done.err
+                    if done.code == 5:
+                        assert "No space left" in done.err, done.err
+                    assert mounted(disk, 2**24, again=True)
+                    ends_the_same(nursery, home, "disk", tally)
+            finally:
+                subprocess.run(["umount", str(disk)], check=True)
     tally.remarks.append(
         f"Of {sum(codes.values())} training runs, {codes.get(5, 0)} ended with exit code 5, and"
         f" {codes.get(0, 0)} finished."

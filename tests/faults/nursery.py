@@ -14,7 +14,6 @@ A command may carry a plan, which the child sets up before it runs:
                                                               "write", "fsync", "mkdir", "open"
                                                               and "unlink"
     {"env": {"RANK": "1"}}                                    more of an environment
-    {"no_precheck": true}                                     free space is not asked for beforehand
     {"no_capabilities": true}                                 root is bound by the modes of files
     {"terminal": "/dev/pts/3"}                                the child's own, with its input and output
     {"function": "module:name"}                               this runs, with the words, not the command
@@ -172,14 +171,11 @@ def _become(asked: dict[str, Any], stderr_fd: int) -> None:
 
 def _plan(plan: dict[str, Any]) -> None:
     from seqattn.config import files
-    from seqattn.experiments import train_runs
     from seqattn.plots import run_pictures
     from seqattn.runs import checksummed
     from seqattn.runs.storage import arrays, atomic
     from seqattn.training import loop
 
-    if plan.get("no_precheck"):
-        train_runs.check_free_space = lambda *_: None
     if plan.get("no_capabilities"):
         _drop_capabilities()
     if "signal" in plan:

@@ -133,9 +133,8 @@ FAULTS: dict[str, Fault] = {
         processes.overwritten,
     ),
     "disk": Fault(
-        "The disk becomes full after n pages of 4 KiB, for every n up to 40, with and without"
-        " the check of free space. Three checkpoints take 12 pages, and a whole run takes 22"
-        " pages.",
+        "The disk becomes full after n pages of 4 KiB, for every n up to 40. Three checkpoints take"
+        " 12 pages, and a whole run takes 22 pages.",
         "After space is freed, a resumed run gives the same result.",
         lambda: disk.full(40),
     ),

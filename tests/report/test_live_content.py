@@ -104,7 +104,7 @@ def test_differences_of_runs_side_by_side_are_named(tmp_path: Path) -> None:
     copy = train(tmp_path, "copy", "data.kind=copy", "data.length=4")
     quiet = train(tmp_path, "quiet", "data.noise=0.01")
     (lengths, data) = runs_content([squares, copy])["notices"]
-    assert re.search(r"steps: 2 \(squares\), 4 \(copy\)", lengths)
+    assert re.search(r"forecast steps: 2 \(squares\), 4 \(copy\)", lengths)
     assert "data.kind" in data
     assert "test sequences" in data
     assert "of squares" in data
@@ -112,7 +112,7 @@ def test_differences_of_runs_side_by_side_are_named(tmp_path: Path) -> None:
     assert "data.noise" in noise
     other = train(tmp_path, "other", "data.train_seed=1", "data.test_seed=2")
     (seeds,) = runs_content([squares, other])["notices"]
-    assert seeds.startswith("The runs have different data seeds. The test sequences")
+    assert "they differ in data.train_seed, data.test_seed. The test sequences" in seeds
     fixed = train(tmp_path, "fixed", "model.skip=linear")
     (limit,) = runs_content([squares, fixed])["notices"]
     assert "fixed accepts sources of 2 points only" in limit
@@ -145,7 +145,7 @@ def test_too_many_graphs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     content = comparison_content(read_comparison(compared(tmp_path)), live=True)
     assert [len(model["runs"]) for model in content["live"]["models"]] == [2]
     (data, notice) = content["notices"]
-    assert "different data seeds" in data
+    assert "they differ in data." in data
     assert "2 of 4 runs are not live" in notice
     assert "1 graph" in notice
     assert "scaling" in notice

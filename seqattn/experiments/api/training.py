@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seqattn.analysis.comparison import collect_seeds
-from seqattn.config import Config, ConfigSource, Override, OwnFile, resolve
+from seqattn.config import Config, ConfigSource, OwnFile, as_plain, resolve
 from seqattn.config.comparing import plan_comparison
 from seqattn.config.files import read_regular_file
-from seqattn.config.plugins import with_used_plugins
 from seqattn.config.shipped_configs import find_config
 from seqattn.data.frames import frame_kind, frame_notes, write_frame
 from seqattn.data.many_files import file_digest
@@ -82,7 +81,7 @@ def train(
         **overrides: changed values of the config. Two underscores stand for a dot: the argument
             `training__epochs=5` changes `training.epochs`. The argument `overrides=` is a dict with
             dotted keys such as {"training.epochs": 5}, or a list of strings "PATH=VALUE", as in
-            `--set`. Overrides are not allowed with a `Config`.
+            `--set`.
 
     Raises:
         CheckpointError: if `resume` is true and there is no run.
@@ -92,15 +91,18 @@ def train(
     frames = {key: frame for key, frame in frames.items() if frame is not None}
     source = _config_source(config)
     changes = as_override_list(overrides)
-    if isinstance(source, Config):
-        name = source.name
-    else:
-        name = (
-            source.stem if isinstance(source, Path) else str((source or {}).get("name", "training"))
-        )
+    name = source.stem if isinstance(source, Path) else str((source or {}).get("name", "training"))
     with show_bar(name, progress) as callbacks:
         _check_frames(frames)
-        resolved = _resolve(source, changes, frames)
+        if frames and isinstance(config, Config) and not isinstance(config.data, OwnFile):
+            raise UsageError(
+                f"data.kind is {config.data.kind}, which generates its data. A DataFrame needs a"
+                " config with data: {kind: file}."
+            )
+        if frames:  # the paths are replaced when the files have been written
+            changes.append(("data.kind", "file"))
+            changes += [(f"data.{key}", f"{key}-frame.parquet") for key in frames]
+        resolved = resolve(source, changes).config
         folder = RunFolder(Path(output_dir) / resolved.name)
         _check_resume(resume, folder.path)
         check_folder_available(folder, resume=bool(resume), overwrite=overwrite)
@@ -154,7 +156,7 @@ def train_seeds(
     threads = check_count(threads, "threads", MAX_THREADS)
     source = _config_source(config)
     changes = as_override_list(overrides)
-    resolved = _resolve(source, changes, {})
+    resolved = resolve(source, changes).config
     folder = Path(output_dir) / resolved.name
     runs = seeds_of(resolved, folder, seeds)
     _check_resume(resume, folder)
@@ -210,7 +212,7 @@ def compare(
     """
     workers = check_count(workers, "workers", MAX_WORKERS)
     source = _config_source(config)
-    if source is None or isinstance(source, Config):
+    if source is None:
         raise UsageError(
             "compare: expected the path of a YAML file, the name of a shipped config, or a dict."
         )
@@ -237,46 +239,19 @@ def _check_resume(resume: bool | Literal["auto"], path: Path) -> None:
         check_run_exists(path)
 
 
-def _config_source(config: ConfigArgument) -> Config | ConfigSource:
-    """Convert an argument `config` to a config, a mapping of plain data, the path of a file, or
-    None."""
-    if config is None or isinstance(config, Config):
-        return config
+def _config_source(config: ConfigArgument) -> ConfigSource:
+    """Convert an argument `config` to a mapping of plain data, the path of a file, or None."""
+    if config is None:
+        return None
+    if isinstance(config, Config):
+        return as_plain(config)
     if isinstance(config, Mapping):
         plain: Mapping[str, Any] = as_config_value(config)
         return plain
     return find_config(Path(config))
 
 
-def _resolve(
-    source: Config | ConfigSource, changes: Sequence[Override], frames: Mapping[str, DataFrame]
-) -> Config:
-    """Build the config of a run. The config lists every plugin that it uses.
-
-    Args:
-        source: the result of `_config_source`.
-        changes: the changed values.
-        frames: the DataFrames by the key of the section `data` that they replace. Unless the source
-            is a `Config`, the values of these keys in the result are placeholders.
-    """
-    if not isinstance(source, Config):
-        kind = [("data.kind", "file")] if frames else []
-        paths = [(f"data.{key}", f"{key}-frame.parquet") for key in frames]
-        return resolve(source, [*changes, *kind, *paths]).config
-    if changes:
-        raise UsageError(
-            "overrides: allowed with a YAML file or None, not with a Config. Change the Config"
-            " instead."
-        )
-    if frames and not isinstance(source.data, OwnFile):
-        raise UsageError(
-            f"data.kind is {source.data.kind}, which generates its data. A DataFrame needs a config"
-            " with data: {kind: file}."
-        )
-    return with_used_plugins(source)
-
-
-def _path_of(source: Config | ConfigSource) -> Path | None:
+def _path_of(source: ConfigSource) -> Path | None:
     """Return the path of the config file, or None if there is no file."""
     return source if isinstance(source, Path) else None
 

@@ -91,23 +91,25 @@ def describe_differences(runs: Sequence[PageRun], sequences_of: str | None) -> l
     """
     if len(runs) < 2:
         return []
-    found = _describe_units(runs)
-    if text := _list_values(runs, lambda run: str(run.trained.spec.target_length)):
-        found.append(
-            f"The runs forecast different numbers of steps: {text}. The error of a model is"
-            " taken over the steps that it forecasts and that have a known truth."
-        )
-    if text := _list_values(runs, lambda run: str(run.trained.spec.frequency or "unknown")):
-        found.append(f"The runs have different step intervals: {text}.")
+    found = []
+    facts: dict[str, Callable[[PageRun], str]] = {
+        "units": lambda run: ", ".join(map(" in ".join, run.trained.spec.units.items())) or "none",
+        "numbers of forecast steps": lambda run: str(run.trained.spec.target_length),
+        "step intervals": lambda run: str(run.trained.spec.frequency or "unknown"),
+    }
+    for name, value in facts.items():
+        if text := _list_values(runs, value):
+            found.append(f"The runs have different {name}: {text}.")
     limits = {run.source_limit.removeprefix(run.name): run.source_limit for run in runs
               if run.source_limit is not None}  # fmt: skip
     if limits and (len(limits) > 1 or not all(run.source_limit for run in runs)):
         found.append(
             f"The models accept different source lengths: {', and '.join(limits.values())}."
         )
-    if keys := _differing_data_keys(runs):
+    if differing := _differing_data_keys(runs):
         found.append(
-            f"{_describe_data(keys)} The test sequences on this page are those of"
+            "The runs were trained on different data: they differ in"
+            f" {', '.join(differing)}. The test sequences on this page are those of"
             f" {sequences_of or runs[0].name}, so the errors of the other models on them are not"
             " their test losses."
         )
@@ -116,21 +118,6 @@ def describe_differences(runs: Sequence[PageRun], sequences_of: str | None) -> l
             "The errors of a model are in its own scaled units, so the errors of these models"
             " cannot be compared."
         )
-    return found
-
-
-def _describe_units(runs: Sequence[PageRun]) -> list[str]:
-    """Return a sentence for each feature that has a unit only in some of the runs."""
-    features = dict.fromkeys(feature for run in runs for feature in run.trained.spec.units)
-    found = []
-    for feature in features:
-        units = [run.trained.spec.units.get(feature) for run in runs]
-        if None in units:
-            known = next(unit for unit in units if unit is not None)
-            found.append(
-                f"{feature} is in {known} in {runs[units.index(known)].name}, and"
-                f" {runs[units.index(None)].name} names no unit. Both models get the same numbers."
-            )
     return found
 
 
@@ -146,13 +133,6 @@ def _list_values(runs: Sequence[PageRun], value: Callable[[PageRun], str]) -> st
         f"{found} ({first}{f' and {len(more)} more' if more else ''})"
         for found, (first, *more) in names.items()
     )
-
-
-def _describe_data(keys: Sequence[str]) -> str:
-    """Return a sentence about keys of the data section in which runs differ."""
-    if all(key.endswith("_seed") for key in keys):
-        return "The runs have different data seeds."
-    return f"The runs were trained on different data: they differ in {', '.join(keys)}."
 
 
 def _differing_data_keys(runs: Sequence[PageRun]) -> list[str]:

@@ -28,7 +28,6 @@ from seqattn.runs.storage.atomic import (
 )
 from seqattn.runs.storage.limits import (
     allow_open_files,
-    check_free_space,
     core_count,
     physical_memory,
 )
@@ -40,7 +39,6 @@ __all__ = [
     "BackgroundWriter",
     "allow_open_files",
     "atomic_write",
-    "check_free_space",
     "check_outputs",
     "core_count",
     "exclusive_lock",

@@ -1,47 +1,17 @@
-"""The limits of the machine: free disk space, open files, physical memory and CPU cores."""
+"""The limits of the machine: open files, physical memory and CPU cores."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
-from seqattn.errors import StorageError, unequal_numbers
+from seqattn.errors import StorageError
 
 MIN_OPEN_FILES = 48
 """The number of open files that a process needs at least in addition to one lock per run."""
 RESERVED_FDS = 200
 """The number of open files that are allowed, if possible, in addition to one lock per run."""
-
-
-def check_free_space(needed: Mapping[Path, int]) -> None:
-    """Check that the disks of all folders have enough free space.
-
-    Args:
-        needed: the number of bytes that will be written to each folder. The folders do not have to
-            exist yet.
-
-    Raises:
-        StorageError: if the folders on a disk together need more than the free space of the disk.
-    """
-    disks: dict[int, tuple[Path, int]] = {}
-    for folder, size in needed.items():
-        existing = folder
-        while not existing.exists() and existing != existing.parent:
-            existing = existing.parent
-        disk = existing.stat().st_dev
-        disks[disk] = existing, size + disks.get(disk, (existing, 0))[1]
-    for existing, total in disks.values():
-        free = shutil.disk_usage(existing).free
-        if free < total:
-            there, needs = unequal_numbers(free / 2**20, total / 2**20)
-            raise StorageError(
-                f"{existing}: its disk has {there} MiB free, but two checkpoints of each"
-                f" run need {needs} MiB. Free some space, or choose another"
-                " --output-dir."
-            )
 
 
 def allow_open_files(runs: int = 1) -> None:
