@@ -24,7 +24,7 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
         run: a run folder, or a checkpoint file in a run folder.
         input_file: the file given with `--input`; None if the option is not given.
     """
-    from seqattn.config import PATH_KEYS, OwnFile, read_stored
+    from seqattn.config import PATH_KEYS, FromFiles, read_stored
     from seqattn.runs import RunFolder
 
     folder = RunFolder(run if run.is_dir() else run.resolve().parent.parent)
@@ -35,7 +35,7 @@ def protected_files(run: Path, input_file: Path | None = None) -> dict[str, Path
     }
     with contextlib.suppress(ConfigError):  # the command raises this error when it reads the run
         data = read_stored(folder.config).data
-        if isinstance(data, OwnFile):
+        if isinstance(data, FromFiles):
             for key in PATH_KEYS:
                 path = getattr(data, key.removeprefix("data."))
                 protected[key] = None if path is None else Path(path)

@@ -441,8 +441,95 @@ class OwnFile(Section):
         return self
 
 
+class TextSide(Section):
+    """The symbols of one side of pairs of texts."""
+
+    column: ColumnName | None = None
+    """Column of the text in a table with a header. `null` means the column named `source` or
+    `target`, and without such names or without a header, the first or the second column."""
+    unit: Literal["character", "word"] = "word"
+    """What a symbol is. Words are separated by white space."""
+    lowercase: bool = False
+    """Whether text is converted to lower case."""
+    min_count: Count = 1
+    """How often a symbol must occur in the training part to be known. The others are read as
+    `<unknown>`."""
+    max_size: Count | None = None
+    """Largest number of known symbols, the most frequent first. `null` means no maximum."""
+
+
+class TextSplit(Section):
+    """The split of pairs of texts into a training, a validation and a test part."""
+
+    by: Literal["source", "pair", "group"] = "source"
+    """What is split. With `source`, all pairs with the same source are in one part, and with
+    `group`, all pairs with the same value in the column `data.group`."""
+    validation: Annotated[int | float, Field(gt=0, le=1e9)] = 0.1
+    """Share of the validation part, or, from 1 on, the number of its sources, pairs or groups."""
+    test: Annotated[int | float, Field(gt=0, le=1e9)] = 0.1
+    """Share of the test part, or, from 1 on, the number of its sources, pairs or groups."""
+    seed: Seed = 0
+    """Seed of the split. A source is in the same part in every file with the same seed and the same
+    sources."""
+
+
+class Text(Section):
+    """Pairs of texts from your own files, such as sentences and their translations. `seqattn data
+    check FILE` prints this section for a file."""
+
+    kind: Literal["text"] = "text"
+    """Name of the task, or `file` for your own sequences."""
+    path: FileName
+    """A file of pairs: TSV (.tsv, .txt), CSV, JSON Lines or Parquet, text also compressed (.gz,
+    .xz). Two parallel files of lines have a name with braces, such as `train.{en,de}`; a third name
+    in the braces is a file of alignments. `shipped:cmudict` is a file of this package. If
+    `validation_path` and `test_path` are set, `path` is only the training part."""
+    validation_path: FileName | None = None
+    """Path of the validation part. `null` means the share `split.validation` of `path`."""
+    test_path: FileName | None = None
+    """Path of the test part. `null` means the share `split.test` of `path`."""
+    source: TextSide = TextSide()
+    """The symbols of the sources."""
+    target: TextSide = TextSide()
+    """The symbols of the targets."""
+    max_length: Count = 100
+    """Largest number of symbols of a source or a target. Longer pairs are left out, and their
+    number is reported."""
+    group: ColumnName | None = None
+    """Column with the group of a pair, for `split.by: group`."""
+    alignment: ColumnName | None = None
+    """Column with the known links of a pair, such as `0-0 1-2 2p1`: source and target symbols from
+    0, with `-` for a sure link and `p` or `?` for one that is only possible."""
+    encoding: ColumnName = "utf-8"
+    """Encoding of text files."""
+    split: TextSplit = TextSplit()
+    """The split of `path` into three parts."""
+
+    @model_validator(mode="after")
+    def _check_paths(self) -> Self:
+        if (self.validation_path is None) != (self.test_path is None):
+            lacking = "validation_path" if self.validation_path is None else "test_path"
+            raise contradiction(lacking, "is required, since another part has its own path")
+        if self.split.by == "group" and self.group is None:
+            raise contradiction("group", "must name a column for data.split.by: group")
+        return self
+
+
 TASK = Variants("kind", "squares", noun="task", base=Generated)
+FromFiles = OwnFile | Text
+"""The sections of data from files."""
 Data = Annotated[
-    Squares | Polygons | Copy | Reverse | Sort | Recall | Lag | Dates | Numbers | Grammar | OwnFile,
+    Squares
+    | Polygons
+    | Copy
+    | Reverse
+    | Sort
+    | Recall
+    | Lag
+    | Dates
+    | Numbers
+    | Grammar
+    | Text
+    | OwnFile,
     TASK,
 ]

@@ -16,6 +16,7 @@ from seqattn.config.data import (
     Copy,
     Data,
     Dates,
+    FromFiles,
     Generated,
     Grammar,
     Lag,
@@ -28,6 +29,8 @@ from seqattn.config.data import (
     Sort,
     Split,
     Squares,
+    Text,
+    TextSide,
     Window,
 )
 from seqattn.config.model import (
@@ -248,6 +251,7 @@ __all__ = [
     "EmbeddingConfig",
     "ExponentialForcing",
     "FastWeights",
+    "FromFiles",
     "GaussianWindow",
     "GeneralAttention",
     "Generated",
@@ -282,6 +286,8 @@ __all__ = [
     "StepRate",
     "TeacherForcing",
     "TeacherForcingConfig",
+    "Text",
+    "TextSide",
     "Training",
     "Transformer",
     "UniformAttention",

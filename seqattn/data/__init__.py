@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqattn.config import Data, OwnFile, Squares
+from seqattn.config import Data, FromFiles, OwnFile, Squares, Text
 from seqattn.data import tasks
 from seqattn.data.baselines import NaiveForecast
 from seqattn.data.metrics import InSample
@@ -31,6 +31,10 @@ def load_data(config: Data, *, fits_scaling: bool = True) -> Splits:
         from seqattn.data.file_dataset import load_file_dataset
 
         return load_file_dataset(config, fits_scaling=fits_scaling)
+    if isinstance(config, Text):
+        from seqattn.data.text import load_texts
+
+        return load_texts(config)
     train = tasks.generate(config, config.n_train, config.train_seed)
     return Splits(
         train=train, validation=tasks.generate(config, config.n_validation, config.validation_seed),
@@ -45,7 +49,7 @@ def fixed_shape(config: Data) -> tuple[int, int] | None:
     Return None for a data set from files and for a plugin task, because the lengths are known only
     after the files are read or the sequences are generated.
     """
-    if isinstance(config, OwnFile) or type(config) in PLUGIN_TASKS:
+    if isinstance(config, FromFiles) or type(config) in PLUGIN_TASKS:
         return None
     if isinstance(config, Squares):
         return (

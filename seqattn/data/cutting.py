@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -262,12 +261,12 @@ def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut)
                 " data.source_length, target_length and window."
             )
         features = features._replace(target=target.features)
-        return _build_parts(series, _paired_with_target(spans, target), features)
+        return _build_windows(series, _paired_with_target(spans, target), features)
     if config.window is not None:
         rows = slide_windows(series, spans, config, features.source, left_out)
-        return _build_parts(series, rows, features, is_window=True)
+        return _build_windows(series, rows, features, is_window=True)
     if config.source_length is not None or config.target_length is not None:
-        return _build_parts(series, _cut_by_length(series, spans, config, left_out), features)
+        return _build_windows(series, _cut_by_length(series, spans, config, left_out), features)
     if config.source_features is None:
         raise DataError(
             f"{series.name}: source and target are not defined. Set"
@@ -283,7 +282,7 @@ def cut_series(series: Series, spans: Spans, config: OwnFile, left_out: LeftOut)
         Spans(spans.series_index, spans.starts, one[ends] - one[spans.starts])
         for one in steps_before
     )
-    return _build_parts(series, (sources, targets), features)
+    return _build_windows(series, (sources, targets), features)
 
 
 def cut_at_length(series: Series, source_length: int) -> Windows:
@@ -299,7 +298,7 @@ def cut_at_length(series: Series, source_length: int) -> Windows:
     spans, names = Spans.of_series(series), series.columns
     if series.target is not None:
         cut = _paired_with_target(spans, series.target)
-        return _build_parts(series, cut, _Features(names, series.target.features))
+        return _build_windows(series, cut, _Features(names, series.target.features))
     short = np.flatnonzero(spans.lengths < 2)
     if short.size:
         raise DataError(
@@ -307,7 +306,7 @@ def cut_at_length(series: Series, source_length: int) -> Windows:
             " two: one for the source and one for the target."
         )
     cuts = np.minimum(spans.lengths - 1, source_length)
-    return _build_parts(series, spans.cut(cuts, spans.lengths - cuts), _Features(names, names))
+    return _build_windows(series, spans.cut(cuts, spans.lengths - cuts), _Features(names, names))
 
 
 def make_sources(
@@ -327,10 +326,9 @@ def make_sources(
         window_lengths = np.minimum(lengths, config.window.source)
         starts, lengths = starts + lengths - window_lengths, window_lengths
     sources = Spans(spans.series_index, starts, lengths)
-    _check_lengths(series, "source", sources)
     targets = Spans(spans.series_index, starts, np.zeros(len(spans), dtype=np.int64))
     features = _Features(series.columns, target_features or series.columns)
-    return _build_windows(series, (sources, targets), features, ())
+    return _build_windows(series, (sources, targets), features, has_targets=False)
 
 
 def _paired_with_target(spans: Spans, target: Ragged) -> Cut:
@@ -359,71 +357,51 @@ def _cut_by_length(series: Series, spans: Spans, config: OwnFile, left_out: Left
     return spans.cut(cut, rest) if config.source_length else spans.cut(rest, cut)
 
 
-def _build_parts(
-    series: Series, cut: Cut, features: _Features, *, is_window: bool = False
-) -> Windows:
-    """Check the lengths of sources and targets, and build the sequences."""
-    for side, spans in zip(("source", "target"), cut, strict=True):
-        _check_lengths(series, side, spans)
-    target = series.points if series.target is None else series.target
-    columns = tuple(target.features.index(name) for name in features.target)
-    return _build_windows(series, cut, features, columns, is_window=is_window)
-
-
-def _check_lengths(series: Series, side: str, spans: Spans) -> None:
-    empty = np.flatnonzero(spans.lengths < 1)
-    if empty.size:
-        name = series.ids[int(spans.series_index[empty[0]])]
-        raise DataError(f"{series.name}: sequence {name!r} has no points in its {side}.")
-
-
 def _build_windows(
-    series: Series, cut: Cut, features: _Features, columns: tuple[int, ...], *,
-    is_window: bool = False,
+    series: Series, cut: Cut, features: _Features, *, is_window: bool = False,
+    has_targets: bool = True,
 ) -> Windows:  # fmt: skip
-    """Build the sequences, and check that each source has an observed value of each feature.
+    """Build the sequences.
 
     Args:
         series: all series.
         cut: the rows of the sources and targets.
         features: names of the source and target features.
-        columns: column indices of the target features; empty if the targets are unknown.
         is_window: whether the name of a sequence includes the first target step.
+        has_targets: whether the targets are known.
+
+    Raises:
+        DataError: if a source or a known target has no steps, or if a source has no observed value
+            of a feature.
     """
-    target = series.points if series.target is None or not columns else series.target
+    for side, spans in zip(("source", "target"), cut if has_targets else cut[:1], strict=False):
+        empty = np.flatnonzero(spans.lengths < 1)
+        if empty.size:
+            name = series.ids[int(spans.series_index[empty[0]])]
+            raise DataError(f"{series.name}: sequence {name!r} has no points in its {side}.")
+    target = series.points if series.target is None or not has_targets else series.target
     sources, targets = cut
     source_columns = tuple(series.columns.index(name) for name in features.source)
-    columns = columns or (0,) * len(features.target)
+    columns = tuple(target.features.index(name) if has_targets else 0 for name in features.target)
+
+    def first_target_step(k: int) -> str:
+        return series.step(int(targets.starts[k]), int(targets.series_index[k]))
+
     windows = Windows(
         RowRanges(series.points.values, source_columns, features.source, sources.starts,
                   sources.lengths, sources.series_index, series.order, series.spacing),
         RowRanges(target.values, columns, features.target, targets.starts, targets.lengths,
                   targets.series_index, series.order, series.spacing),
         WindowNames(series.ids, sources.series_index,
-                    partial(_first_target_step, series, targets) if is_window else None),
+                    first_target_step if is_window else None),
         has_empty=bool(series.empty),
     )  # fmt: skip
-    _check_sources(series, windows)
+    if series.empty:
+        for indices, known in windows.observed_sources():
+            if not known.all():
+                k, feature = (int(i) for i in np.argwhere(~known)[0])
+                raise DataError(
+                    f"{series.name}: sequence {windows.ids[indices.start + k]!r} has no"
+                    f" {windows.features[feature]!r} in its source, so it cannot be interpolated."
+                )
     return windows
-
-
-def _first_target_step(series: Series, targets: Spans, k: int) -> str:
-    """Return the name of the first target step of sequence k."""
-    return series.step(int(targets.starts[k]), int(targets.series_index[k]))
-
-
-def _check_sources(series: Series, part: Windows) -> None:
-    """Check that each source has an observed value of each feature.
-
-    Raises:
-        DataError: if a source has no observed value of a feature.
-    """
-    if not series.empty:
-        return
-    for indices, known in part.observed_sources():
-        if not known.all():
-            k, feature = (int(i) for i in np.argwhere(~known)[0])
-            raise DataError(
-                f"{series.name}: sequence {part.ids[indices.start + k]!r} has no"
-                f" {part.features[feature]!r} in its source, so it cannot be interpolated."
-            )

@@ -20,14 +20,14 @@ from seqattn.data.cutting import PARTS, LeftOut, cut_series, split_series
 from seqattn.data.files import find_files
 from seqattn.data.fitting import fit_spaces
 from seqattn.data.many_files import read_series
-from seqattn.data.metrics import InSample, SeriesTable
+from seqattn.data.metrics import InSample
 from seqattn.data.naive import check_season, source_columns_of_targets
 from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.series import Series, Spans
 from seqattn.data.spacing import Frequency
 from seqattn.data.spec import Splits
 from seqattn.data.units import check_units
-from seqattn.data.windows import Windows
+from seqattn.data.windows import RowRanges, Windows
 from seqattn.errors import DataError, counted
 from seqattn.rng import rng_for
 
@@ -260,27 +260,26 @@ def _combined_digest(series: Series) -> str:
     return hashlib.sha256("".join(content).encode()).hexdigest()
 
 
-def target_series(series: Series, spans: Spans, config: OwnFile) -> SeriesTable:
+def target_series(series: Series, spans: Spans, config: OwnFile) -> RowRanges:
     """Return the target features of all series in a part. Unlike overlapping windows, the result
     contains each row only once.
 
     If the file has separate targets, return only the targets, because targets do not necessarily
     continue their sources.
     """
-    if series.target is not None:
-        target = series.target
-        starts, lengths = (
-            target.offsets[:-1][spans.series_index],
-            target.lengths[spans.series_index],
-        )
-        return SeriesTable(target.values, list(range(len(target.features))), starts, lengths)
-    names = config.target_features or series.columns
-    columns = [series.columns.index(name) for name in names]
-    return SeriesTable(series.points.values, columns, spans.starts, spans.lengths)
+    if (target := series.target) is not None:
+        indices = spans.series_index
+        spans = Spans(indices, target.offsets[:-1][indices], target.lengths[indices])
+    points = series.points if target is None else target
+    names = points.features if target is not None else config.target_features or points.features
+    return RowRanges(
+        points.values, tuple(map(points.features.index, names)), tuple(names), spans.starts,
+        spans.lengths, spans.series_index,
+    )  # fmt: skip
 
 
 def compute_in_sample(
-    table: SeriesTable, train: Sequences, config: OwnFile
+    table: RowRanges, train: Sequences, config: OwnFile
 ) -> tuple[InSample, list[str]]:
     """Compute the statistics for baselines and MASE from the training part.
 

@@ -10,7 +10,7 @@ import contextlib
 import datetime
 import itertools
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,10 @@ def _index_columns(index: Any, names: list[str]) -> list[tuple[str, Any]]:
         if label is not None:
             name = _column_name(label)
         elif values.dtype.kind in "Mm" or str(values.dtype).startswith(("datetime", "period")):
-            name = _new_time_name([*names, *(name for name, _ in found)])
+            taken = {name.lower() for name in (*names, *(name for name, _ in found))}
+            numbered = (f"time_of_index_{k}" for k in itertools.count(2))
+            free = itertools.chain(["time", "time_of_index"], numbered)
+            name = next(each for each in free if each not in taken)
         elif index.nlevels == 1 and (values.dtype.kind in "iu" or not len(index)):
             continue  # row numbers, possibly of filtered or sorted rows
         else:
@@ -136,13 +139,6 @@ def _index_columns(index: Any, names: list[str]) -> list[tuple[str, Any]]:
             )
         found.append((name, values))
     return found
-
-
-def _new_time_name(names: Sequence[str]) -> str:
-    """Return the name of an unnamed index of dates that differs from all names, ignoring case."""
-    taken = {name.lower() for name in names}
-    numbered = (f"time_of_index_{k}" for k in itertools.count(2))
-    return next(n for n in itertools.chain(["time", "time_of_index"], numbered) if n not in taken)
 
 
 def _index_example(levels: int) -> str:

@@ -154,14 +154,25 @@ def inspect_file(file: Path, reading: Reading | None = None) -> FileReport:
         reading: what the user set, or None to infer everything.
 
     Raises:
+        AmbiguousData: if the file is an array with two axes, which can be many sequences of one
+            feature or one sequence of many features.
         DataError: if each sequence has one row only.
     """
     reading = reading or Reading()
     check_file(file)
     kind = file_kind(file, file_format(file, reading.format))
     if kind not in TABLES:
+        shape: tuple[int, ...] = ()
         if kind == "npy" and reading.layout == "auto":
-            _check_two_axes(file)
+            with contextlib.suppress(Exception):  # the reader reports the error later
+                shape = np.load(file, mmap_mode="r", allow_pickle=False).shape
+        if len(shape) == 2:
+            raise AmbiguousData(
+                f"{file}: an array of shape {shape} can be {shape[0]} sequences of {shape[1]}"
+                f" points ({setting('layout', 'wide')}) or one sequence of {shape[0]} points with"
+                f" {shape[1]} features ({setting('layout', 'long')}).",
+                ({"layout": "wide"}, {"layout": "long"}),
+            )
         chunk = read_all(file, reading)
         suffix = ", separate source and target" if chunk.target is not None else ""
         words = kind.removeprefix(NESTED)
@@ -193,28 +204,8 @@ def inspect_file(file: Path, reading: Reading | None = None) -> FileReport:
     return FileReport(
         kind, layout, replace(roles.reading, features=chunk.points.features),
         {name: str(why) for name, why in roles.ignored.items()}, roles.reasons, chunk, steps,
-        (*chunk.notes, *_step_notes(steps), *_length_notes(chunk)), section,
+        (*chunk.notes, *_notes_on_rows(chunk, steps)), section,
     )  # fmt: skip
-
-
-def _check_two_axes(file: Path) -> None:
-    """Check that an array does not have two axes. An array with two axes could contain many
-    sequences of one feature or one sequence of many features.
-
-    Raises:
-        AmbiguousData: if the array has two axes.
-    """
-    shape: tuple[int, ...] = ()
-    with contextlib.suppress(Exception):  # the reader reports the error later
-        shape = np.load(file, mmap_mode="r", allow_pickle=False).shape
-    if len(shape) == 2:
-        n, m = shape
-        raise AmbiguousData(
-            f"{file}: an array of shape {shape} can be {n} sequences of {m} points"
-            f" ({setting('layout', 'wide')}) or one sequence of {n} points with {m} features"
-            f" ({setting('layout', 'long')}).",
-            ({"layout": "wide"}, {"layout": "long"}),
-        )
 
 
 def summarize_steps(chunk: Chunk) -> StepSummary | None:
@@ -233,31 +224,27 @@ def summarize_steps(chunk: Chunk) -> StepSummary | None:
     return StepSummary(" or ".join(map(str, intervals[:3])), len(intervals), missing, True)
 
 
-def _step_notes(steps: StepSummary | None) -> list[str]:
-    if steps is None:
-        return []
-    if not steps.is_even:
-        return ["times are not evenly spaced, so rows are one step apart, in the order of time"]
+def _notes_on_rows(chunk: Chunk, steps: StepSummary | None) -> list[str]:
+    """Return notes on uneven times, missing rows, different spacings and short sequences."""
     notes = []
-    if steps.missing:
+    if steps is not None and not steps.is_even:
+        notes.append(
+            "times are not evenly spaced, so rows are one step apart, in the order of time"
+        )
+    elif steps is not None and steps.missing:
         rows = "row is" if steps.missing == 1 else "rows are"
         notes.append(f"{steps.missing:,} {rows} missing between others, {steps.frequency} apart")
-    if steps.intervals > 1:
+    if steps is not None and steps.is_even and steps.intervals > 1:
         notes.append(f"series have different spacings: {steps.frequency}")
-    return notes
-
-
-def _length_notes(chunk: Chunk) -> list[str]:
     lengths = chunk.points.lengths
     short = np.flatnonzero(lengths < typical_min_length(chunk))
-    if not short.size:
-        return []
-    shown = ", ".join(repr(chunk.ids[int(k)]) for k in short[:3])
-    more = ", ..." if short.size > 3 else ""
-    return [
-        f"{short.size} of the {len(chunk)} sequences are too short for this section, and are left"
-        f" out: {shown}{more}"
-    ]
+    if short.size:
+        shown = ", ".join(repr(chunk.ids[int(k)]) for k in short[:3])
+        notes.append(
+            f"{short.size} of the {len(chunk)} sequences are too short for this section, and are"
+            f" left out: {shown}{', ...' if short.size > 3 else ''}"
+        )
+    return notes
 
 
 def render_section(

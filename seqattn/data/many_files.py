@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import OwnFile
 from seqattn.config.data import column_names
-from seqattn.data.chunk import Chunk, Ragged, SeenIds, step_text, to_offsets
+from seqattn.data.chunk import Chunk, SeenIds, step_text, to_offsets
 from seqattn.data.files import (
     NESTED,
     TABLES,
@@ -102,11 +103,20 @@ def merge_series(raw: Series, path: str) -> Iterator[Chunk]:
     Args:
         raw: series in which an id may occur several times, each time with different rows.
         path: path of the files, for messages.
+
+    Raises:
+        DataError: if a series has two rows with the same time, or is of two groups.
     """
     rank: dict[str, int] = {}
     series_index = np.array([rank.setdefault(name, len(rank)) for name in raw.ids])
     names, points, order = list(rank), raw.points, raw.order
     assert order is not None
+    words: dict[str, str] = {}
+    for name, word in zip(raw.ids, raw.groups or (), strict=raw.groups is not None):
+        if words.setdefault(name, word) != word:
+            raise DataError(
+                f"{path}: the series {name!r} is of the groups {words[name]!r} and {word!r}."
+            )
     parts = np.argsort(series_index, kind="stable")
     sizes = np.bincount(series_index, weights=points.lengths).astype(np.int64)
     begins = np.searchsorted(series_index[parts], np.arange(len(names) + 1))
@@ -116,41 +126,26 @@ def merge_series(raw: Series, path: str) -> Iterator[Chunk]:
         of_row = np.repeat(series_index[chosen], points.lengths[chosen])
         rows = rows[np.lexsort((order[rows], of_row))]
         of_row = np.sort(of_row)
-        yield _merge_block(raw, names, rows, of_row, block, path)
+        times = order[rows]
+        twice = np.flatnonzero((of_row[1:] == of_row[:-1]) & (times[1:] == times[:-1]))
+        if twice.size:
+            at = int(twice[0])
+            raise DataError(
+                f"{path}: the series {names[of_row[at]]!r} has two rows of {step_text(times[at])}"
+                " in its files. Leave one of them out."
+            )
 
+        def where(row: int, feature: int, of_row: Integers = of_row, times: Any = times) -> str:
+            place = f"series {names[of_row[row]]!r} at {step_text(times[row])}"
+            return f"{place}, column {points.features[feature]!r}"
 
-def _merge_block(
-    raw: Series, names: list[str], rows: Integers, of_row: Integers, block: slice, path: str
-) -> Chunk:
-    assert raw.order is not None
-    order, features = np.asarray(raw.order[rows]), raw.columns
-    twice = np.flatnonzero((of_row[1:] == of_row[:-1]) & (order[1:] == order[:-1]))
-    if twice.size:
-        at = int(twice[0])
-        raise DataError(
-            f"{path}: the series {names[of_row[at]]!r} has two rows of {step_text(order[at])} in"
-            " its files. Leave one of them out."
-        )
-
-    def where(row: int, feature: int) -> str:
-        return (
-            f"series {names[of_row[row]]!r} at {step_text(order[row])}, column"
-            f" {features[feature]!r}"
-        )
-
-    offsets = to_offsets(np.bincount(of_row - block.start, minlength=block.stop - block.start))
-    groups = None
-    if raw.groups is not None:
-        words: dict[str, str] = {}
-        for name, word in zip(raw.ids, raw.groups, strict=True):
-            if words.setdefault(name, word) != word:
-                raise DataError(
-                    f"{path}: the series {name!r} is of the groups {words[name]!r} and {word!r}."
-                )
-        groups = tuple(words[name] for name in names[block])
-    points = Ragged(np.asarray(raw.points.values[rows]), offsets, features)
-    return Chunk(tuple(names[block]), points, where, order=order, groups=groups, notes=raw.notes,
-                 reading=raw.reading)  # fmt: skip
+        lengths = np.bincount(of_row - block.start, minlength=block.stop - block.start)
+        yield Chunk(
+            tuple(names[block]),
+            replace(points, values=points.values[rows], offsets=to_offsets(lengths)), where,
+            order=times, groups=tuple(words[name] for name in names[block]) if words else None,
+            notes=raw.notes, reading=raw.reading,
+        )  # fmt: skip
 
 
 class FileReader:
@@ -229,15 +224,23 @@ class FileReader:
                 f"{file}: has the features {', '.join(chunk.points.features)},"
                 f" {self.files[0]} {', '.join(first.points.features)}."
             )
-        for kind, mine, others in (
-            ("steps", _describe_steps(chunk), _describe_steps(first)),
-            ("targets", _describe_targets(chunk), _describe_targets(first)),
-        ):
-            if mine != others:
-                raise DataError(
-                    f"{file}: has {mine} where {self.files[0]} has {others}. The {kind} of all"
-                    " files must be of one kind."
-                )
+        orders = (chunk.order, first.order)
+        mine, others = (
+            "no steps" if order is None
+            else "dates as steps" if order.dtype.kind == "M" else "numbers as steps"
+            for order in orders
+        )  # fmt: skip
+        if mine == others:
+            mine, others = (
+                "no separate targets" if target is None
+                else f"separate targets ({', '.join(target.features)})"
+                for target in (chunk.target, first.target)
+            )  # fmt: skip
+        if mine != others:
+            raise DataError(
+                f"{file}: has {mine} where {self.files[0]} has {others}. The steps and targets of"
+                " all files must be of one kind."
+            )
 
     def _check_decimal(
         self, file: Path, chunk: Chunk, first: Chunk, only_whole_numbers: bool
@@ -300,20 +303,6 @@ class FileReader:
 
 def _first_names(files: Collection[str]) -> str:
     return ", ".join([*files][:5]) + (", ..." if len(files) > 5 else "")
-
-
-def _describe_steps(chunk: Chunk) -> str:
-    if chunk.order is None:
-        return "no steps"
-    return "dates as steps" if chunk.order.dtype.kind == "M" else "numbers as steps"
-
-
-def _describe_targets(chunk: Chunk) -> str:
-    return (
-        "no separate targets"
-        if chunk.target is None
-        else (f"separate targets ({', '.join(chunk.target.features)})")
-    )
 
 
 def make_reading(config: OwnFile, *, sources_only: bool = False) -> Reading:

@@ -15,77 +15,20 @@ In shapes, N is the number of sequences, T the target length and F the number of
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.seasonality import find_season
-from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, ForecastLike, Integers, Sequences
-from seqattn.data.windows import MappedPages
+from seqattn.data.sequences import ForecastLike, Sequences
+from seqattn.data.windows import RowRanges
 
 THIS_MODEL = "this model"
 """Name of the model in tables of errors. All other names in these tables belong to baselines."""
 Origin = Literal["given", "found"]
-
-
-@dataclass(frozen=True, eq=False)
-class SeriesTable:
-    """The target features of a set of series, such as the training series.
-
-    Attributes:
-        values: (rows, columns) values of all series, with NaN in unobserved cells.
-        columns: column indices of the F target features.
-        starts: (series,) index of the first row of each series.
-        lengths: (series,) number of rows in each series.
-    """
-
-    values: NDArray[np.floating]
-    columns: list[int]
-    starts: Integers
-    lengths: Integers
-
-    @functools.cached_property
-    def pages(self) -> MappedPages:
-        return MappedPages(self.values)
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def __getitem__(self, k: int) -> Floats:
-        """Return the target features of series k as an array (L, F). Unobserved cells are NaN."""
-        first = int(self.starts[k])
-        self.pages.count(1, int(self.lengths[k]) * self.values.strides[0])
-        rows = self.values[first : first + int(self.lengths[k]), self.columns]
-        return np.asarray(rows, dtype=np.float64)
-
-    def differences(self, lag: int) -> Iterator[tuple[Floats, float]]:
-        """Yield pairs (differences, largest absolute value) for blocks of rows, in order.
-
-        The differences (n, F) are values minus the values `lag` steps earlier. A difference is NaN
-        if either value was not observed. The largest absolute value is taken over the values of the
-        block, not over the differences.
-        """
-        ends = np.cumsum(np.maximum(self.lengths - lag, 0))
-        pairs = int(ends[-1]) if len(ends) else 0
-        at_once = max(
-            1, MAX_BLOCK_VALUES // 16 // max(1, len(self.columns))
-        )  # the loop needs several arrays of this size
-        for first in range(0, pairs, at_once):
-            pair = np.arange(first, min(first + at_once, pairs))
-            k = np.searchsorted(ends, pair, side="right")
-            early = self.starts[k] + pair - (ends[k] - np.maximum(self.lengths[k] - lag, 0))
-            before, after = (
-                np.asarray(self.values[rows][:, self.columns], dtype=np.float64)
-                for rows in (early, early + lag)
-            )
-            self.pages.count(1, 2 * len(early) * self.values.strides[0])
-            finite = np.nan_to_num(np.concatenate([before, after]))
-            yield after - before, float(np.abs(finite).max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -108,9 +51,7 @@ class InSample:
     undefined: tuple[str | None, ...]
 
     @classmethod
-    def of(
-        cls, series: SeriesTable, given: int | None, longest: int | None
-    ) -> tuple[InSample, str]:
+    def of(cls, series: RowRanges, given: int | None, longest: int | None) -> tuple[InSample, str]:
         """Find the season, and compute the error scales.
 
         Args:
@@ -151,7 +92,7 @@ class InSample:
 
 
 def _naive_scales(
-    series: SeriesTable, lag: int
+    series: RowRanges, lag: int
 ) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
     """Return two tuples with one element per feature. The first tuple contains the mean absolute
     difference between values `lag` steps apart, or None if the MASE is undefined. The second tuple

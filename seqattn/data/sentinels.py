@@ -180,7 +180,13 @@ class _FeatureCounts:
         self.low, self.high = np.inf, -np.inf
 
     def add(self, values: NDArray[np.floating]) -> None:
-        others = self._count_marks(values[~np.isnan(values)])
+        others = values[~np.isnan(values)]
+        if others.size:
+            low, high = others.min(), others.max()
+            is_mark = np.isin(others, [mark for mark in MARKS if low <= mark <= high])
+            found = others[is_mark, None].astype(np.float32)
+            self.count += (found == np.asarray(SENTINELS, np.float32)).sum(axis=0)
+            others = others[~is_mark]
         if not others.size:
             return
         low, high = others.min(), others.max()
@@ -198,19 +204,6 @@ class _FeatureCounts:
             self.higher[i] += len(above)
             self.highest_below[i] = below.max(initial=self.highest_below[i])
             self.lowest_above[i] = above.min(initial=self.lowest_above[i])
-
-    def _count_marks(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Count the numbers from `SENTINELS`, and return the other values."""
-        if not values.size:
-            return values
-        low, high = values.min(), values.max()
-        marks = [mark for mark in MARKS if low <= mark <= high]
-        is_mark = np.isin(values, marks)
-        if not is_mark.any():
-            return values
-        found = values[is_mark, None].astype(np.float32)
-        self.count += (found == np.asarray(SENTINELS, np.float32)).sum(axis=0)
-        return values[~is_mark]
 
     def suspects(self) -> Iterator[Suspect]:
         for i in np.flatnonzero(self.count):

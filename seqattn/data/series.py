@@ -205,7 +205,8 @@ def select_rows(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
     lengths = np.bincount(series_index[rows], minlength=len(points))
     return replace(
         chunk, points=Ragged(points.values[rows], to_offsets(lengths), points.features),
-        where=remap_where(chunk.where, rows), order=order[rows], target=None, where_target=None,
+        where=lambda row, feature: chunk.where(int(rows[row]), feature), order=order[rows],
+        target=None, where_target=None,
     )  # fmt: skip
 
 
@@ -216,12 +217,6 @@ def keep_last_rows(chunk: Chunk, max_rows: int) -> Chunk:
         return chunk
     ends = np.repeat(points.offsets[1:], points.lengths)
     return select_rows(chunk, ends - np.arange(len(ends)) <= max_rows)
-
-
-def remap_where(where: Where, rows: Integers) -> Where:
-    """Return a function for the locations of cells in the given rows of an array. The argument
-    `where` is such a function for all rows of the array."""
-    return lambda row, feature: where(int(rows[row]), feature)
 
 
 def has_separate_columns(config: OwnFile) -> bool:
@@ -441,7 +436,7 @@ class _Regularizer:
         empty cells instead."""
         config, has_columns = self.config, has_separate_columns(self.config)
         for ragged, where in self.chunk.cells():
-            if not _has_empty(ragged):
+            if not any(np.isnan(rows).any() for _, rows in row_blocks(ragged.values)):
                 continue
             missing = np.isnan(ragged.values)
             if has_columns and ragged is self.chunk.points:
@@ -487,7 +482,3 @@ class _Regularizer:
                 f" cell of {points.features[feature]!r} in sequence"
                 f" {self.chunk.ids[k]!r}, so it cannot be interpolated."
             )
-
-
-def _has_empty(ragged: Ragged) -> bool:
-    return any(np.isnan(rows).any() for _, rows in row_blocks(ragged.values))

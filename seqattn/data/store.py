@@ -184,14 +184,12 @@ class SeriesStore:
         metadata = {
             **self._metadata(name, digests), "version": VERSION, "dtypes": self.dtypes, **more,
             "has_groups": self.first.groups is not None,
-            "bytes": {key: self._size(key) for key in self.dtypes},
+            "bytes": {
+                key: path.stat().st_size if (path := self.folder / key).exists() else 0
+                for key in self.dtypes
+            },
         }  # fmt: skip
         (self.folder / META).write_text(json.dumps(metadata), encoding="utf-8")
-
-    def _size(self, key: str) -> int:
-        assert self.folder is not None
-        path = self.folder / key
-        return path.stat().st_size if path.exists() else 0
 
     def _metadata(self, name: str, digests: dict[str, str]) -> dict[str, Any]:
         assert self.first is not None
@@ -315,11 +313,16 @@ def load_cached(
     entry = home / key
     series = open_mapped(entry)
     if series is not None:
-        return _with_current_names(series, name, files)
+        current = dict(zip(map(str, files), series.digests.values(), strict=True))
+        return replace(series, name=name, digests=current)  # the files may have moved
     with _new_folder(home, files) as made:
         store = SeriesStore(made)
         digests = read(store)
-        if _have_changed(files, options, key):
+        try:
+            has_changed = _cache_key(files, options) != key
+        except OSError:  # a file was removed
+            has_changed = True
+        if has_changed:
             raise DataError(f"{name}: changed while it was read. Repeat the command.")
         store.write(name, digests, {"files": [str(file.resolve()) for file in files]})
         # OSError means that another process wrote the entry first, or that a damaged entry remains.
@@ -333,25 +336,12 @@ def load_cached(
     return series
 
 
-def _with_current_names(series: Series, name: str, files: Sequence[Path]) -> Series:
-    """Return the series with the current file names, which may differ from the cached names."""
-    digests = dict(zip(map(str, files), series.digests.values(), strict=True))
-    return replace(series, name=name, digests=digests)
-
-
 def _cache_key(files: Sequence[Path], options: str) -> str:
     text = [str(VERSION), options]
     for file in files:
         status = file.stat()
         text.append(f"{file.resolve()}\t{status.st_size}\t{status.st_mtime_ns}")
     return hashlib.sha256("\n".join(text).encode()).hexdigest()[:24]
-
-
-def _have_changed(files: Sequence[Path], options: str, key: str) -> bool:
-    try:
-        return _cache_key(files, options) != key
-    except OSError:  # a file was removed
-        return True
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.sequences import Floats, Integers, Sequences, valid_mask
+from seqattn.data.sequences import MAX_BLOCK_VALUES, Floats, Integers, Sequences, valid_mask
 from seqattn.data.spaces import Space, Vectors
 from seqattn.data.spacing import Spacing
 
@@ -105,7 +105,7 @@ class RowRanges:
     """N ranges of rows in an array of several series.
 
     Attributes:
-        values: (rows, C) array with NaN in unobserved cells.
+        values: (rows, C) array with NaN in unobserved cells, or of numbers of symbols.
         columns: column indices of the F features.
         features: names of the F features.
         starts: (N,) index of the first row of each range.
@@ -115,7 +115,7 @@ class RowRanges:
         spacing: step interval of each series, or None if `order` is None.
     """
 
-    values: NDArray[np.floating]
+    values: NDArray[Any]
     columns: tuple[int, ...]
     features: tuple[str, ...]
     starts: Integers
@@ -123,6 +123,40 @@ class RowRanges:
     series_index: Integers
     order: NDArray[np.generic] | None = None
     spacing: Spacing | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, k: int) -> Floats:
+        """Return range k as an array (L, F)."""
+        first = int(self.starts[k])
+        self.pages.count(1, int(self.lengths[k]) * self.values.strides[0])
+        rows = self.values[first : first + int(self.lengths[k]), list(self.columns)]
+        return np.asarray(rows, dtype=np.float64)
+
+    def differences(self, lag: int) -> Iterator[tuple[Floats, float]]:
+        """Yield pairs (differences, largest absolute value) for blocks of rows, in order.
+
+        The differences (n, F) are values minus the values `lag` steps earlier. A difference is NaN
+        if either value was not observed. The largest absolute value is taken over the values of the
+        block, not over the differences.
+        """
+        ends = np.cumsum(np.maximum(self.lengths - lag, 0))
+        pairs = int(ends[-1]) if len(ends) else 0
+        at_once = max(
+            1, MAX_BLOCK_VALUES // 16 // max(1, len(self.columns))
+        )  # the loop needs several arrays of this size
+        for first in range(0, pairs, at_once):
+            pair = np.arange(first, min(first + at_once, pairs))
+            k = np.searchsorted(ends, pair, side="right")
+            early = self.starts[k] + pair - (ends[k] - np.maximum(self.lengths[k] - lag, 0))
+            before, after = (
+                np.asarray(self.values[rows][:, list(self.columns)], dtype=np.float64)
+                for rows in (early, early + lag)
+            )
+            self.pages.count(1, 2 * len(early) * self.values.strides[0])
+            finite = np.nan_to_num(np.concatenate([before, after]))
+            yield after - before, float(np.abs(finite).max(initial=0.0))
 
     def select(self, indices: Integers) -> RowRanges:
         """Return the ranges at the given indices."""
@@ -165,7 +199,8 @@ class RowRanges:
         is None, the times are row numbers."""
         rows = self.starts[indices][:, None] + np.arange(self.longest)
         rows = np.minimum(rows, len(self.values) - 1)
-        return (rows if self.order is None else _step_numbers(self.order[rows])).astype(np.float64)
+        times: NDArray[Any] = rows if self.order is None else self.order[rows]
+        return times.astype(np.int64 if times.dtype.kind == "M" else np.float64).astype(np.float64)
 
     def gather(self, indices: slice | Integers) -> NDArray[np.floating]:
         """Return the rows of the given ranges as an array (n, L, F). Values beyond the length of a
@@ -229,11 +264,6 @@ def interpolate_linearly(
     rate = np.divide(last - first, end - begin, out=np.zeros(len(step)), where=high > low)
     found[series_index, step, feature] = rate * (at[series_index, step] - begin) + first
     return found
-
-
-def _step_numbers(order: NDArray[Any]) -> NDArray[Any]:
-    """Return times as numbers. Dates become integers in the unit of their dtype."""
-    return order.astype(np.int64) if order.dtype.kind == "M" else order
 
 
 CHUNK_NUMBERS = 2**18

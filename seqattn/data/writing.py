@@ -22,7 +22,7 @@ from seqattn.errors import DataError, UsageError, install_command
 
 TEXT_FORMATS = ("csv", "tsv")
 WRITTEN_ROWS = "rows_to_write"
-TYPES = {"O": "VARCHAR", "i": "BIGINT", "M": "TIMESTAMP"}
+TYPES = {"O": "VARCHAR", "i": "BIGINT", "M": "TIMESTAMP", "f": "DOUBLE"}
 DAY, SECOND = 86_400_000_000, 1_000_000
 
 
@@ -110,7 +110,10 @@ class TableFile:
             return
         if not len(columns[0]):
             return
-        types = [_sql_type(column) for column in columns]
+        types = [
+            "FLOAT" if column.dtype == np.float32 else TYPES[column.dtype.kind]
+            for column in columns
+        ]
         before = self.types or types
         self.types = [
             new if old == new else "DOUBLE" for old, new in zip(before, types, strict=True)
@@ -126,8 +129,10 @@ class TableFile:
         self.database.register(WRITTEN_ROWS, arrays)
         with unnamed_file() as block_file:
             self._copy(
-                f"SELECT {', '.join(cells)} FROM {WRITTEN_ROWS}", block_file, self._text_options()
-            )
+                f"SELECT {', '.join(cells)} FROM {WRITTEN_ROWS}", block_file,
+                f"FORMAT csv, HEADER false, DELIM {literal(self.separator)}, QUOTE '\"', ESCAPE"
+                f" '\"', NULLSTR {literal(self.empty)}",
+            )  # fmt: skip
             self.database.unregister(WRITTEN_ROWS)
             (self.file if self.is_text else self.spool).write(block_file.read())
 
@@ -141,7 +146,16 @@ class TableFile:
         try:
             if self.spool is not None and self.types:
                 self.spool.flush()
-                self._write_parquet()
+                source = sql_call(
+                    "read_csv", Path(path_of(self.spool)), auto_detect=False, header=False,
+                    delim=",", quote='"', escape='"', nullstr="", allow_quoted_nulls=False,
+                    parallel=False, max_line_size=MAX_LINE_BYTES,
+                    columns=dict(zip(self.names, self.types, strict=True)),
+                )  # fmt: skip
+                with unnamed_file() as made:
+                    self._copy(f"SELECT * FROM {source}", made, "FORMAT parquet")
+                    while block := made.read(2**20):
+                        self.file.write(block)
         finally:
             self.discard()
 
@@ -152,18 +166,6 @@ class TableFile:
             self.database.close()
             if self.spool is not None:
                 self.spool.close()
-
-    def _write_parquet(self) -> None:
-        """Convert the text of all rows to Parquet."""
-        source = sql_call(
-            "read_csv", Path(path_of(self.spool)), auto_detect=False, header=False,
-            delim=",", quote='"', escape='"', nullstr="", allow_quoted_nulls=False, parallel=False,
-            max_line_size=MAX_LINE_BYTES, columns=dict(zip(self.names, self.types, strict=True)),
-        )  # fmt: skip
-        with unnamed_file() as made:
-            self._copy(f"SELECT * FROM {source}", made, "FORMAT parquet")
-            while block := made.read(2**20):
-                self.file.write(block)
 
     def _copy(self, query: str, to: Any, options: str) -> None:
         """Write the result of a query to a file.
@@ -177,12 +179,6 @@ class TableFile:
             )
         except self.failures as error:
             raise OSError(f"the table could not be written: {first_line(error)}") from None
-
-    def _text_options(self) -> str:
-        return (
-            f"FORMAT csv, HEADER false, DELIM {literal(self.separator)}, QUOTE '\"', ESCAPE '\"',"
-            f" NULLSTR {literal(self.empty)}"
-        )
 
     def _cells(self, name: str, column: NDArray[Any], may_count: bool) -> list[str]:
         """Return the SQL expressions for the text of a column."""
@@ -229,12 +225,6 @@ class TableFile:
             self.schema = table.schema
             self.writer = pa.ipc.new_file(self.file, self.schema)
         self.writer.write_table(table.cast(self.schema))
-
-
-def _sql_type(column: NDArray[Any]) -> str:
-    if column.dtype.kind == "f":
-        return "FLOAT" if column.dtype.itemsize == 4 else "DOUBLE"
-    return TYPES[column.dtype.kind]
 
 
 def _to_database_array(column: NDArray[Any]) -> NDArray[Any]:
@@ -395,18 +385,13 @@ def _unused_name(name: str, taken: Sequence[str]) -> str:
 
 
 def json_line(name: str, described: dict[str, NDArray[np.floating]]) -> str:
-    """Return a line of JSON with the id of a sequence and its lists of steps. NaN becomes null."""
+    """Return a line of JSON with the id of a sequence and its lists of steps. NaN becomes null, and
+    each number the shortest decimal number that is read back as the same value."""
     lists = {
-        key: [[_json_number(v) for v in point] for point in points]
+        key: [[float(str(v)) if np.isfinite(v) else None for v in point] for point in points]
         for key, points in described.items()
     }
     return json.dumps({"id": name, **lists}, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _json_number(value: np.floating) -> float | None:
-    """Return the shortest decimal number that is read back as the same value, or None for a value
-    that is not finite."""
-    return float(str(value)) if np.isfinite(value) else None
 
 
 def vocabulary_arrays(part: Sequences) -> dict[str, NDArray[np.generic]]:

@@ -40,7 +40,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from seqattn.config import OwnFile, PluginChangedWarning, as_plain
+from seqattn.config import FromFiles, PluginChangedWarning, as_plain
 from seqattn.config.plugins import SOURCES, load_received, plugin_contents
 from seqattn.data import Windows
 from seqattn.data.tasks import naive_forecast_of
@@ -231,7 +231,7 @@ def _train_task(task: _Task) -> list[tuple[Any, Any]] | None:
         group: list[Job] = pickle.loads(task.jobs)  # noqa: S301 (from a process of this command)
         data = {id(job.data): job.data for job in group}
         for job in group:
-            if not isinstance(section := job.config.data, OwnFile):
+            if not isinstance(section := job.config.data, FromFiles):
                 data[id(job.data)] = replace(job.data, rule=naive_forecast_of(section))
         group = [replace(job, data=data[id(job.data)]) for job in group]
         trained = train_group(group, task.resources, Callbacks(

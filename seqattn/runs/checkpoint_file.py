@@ -68,7 +68,7 @@ class CheckpointFile:
         """
         plain = self.metadata["config"]
         section = plain.get("data")
-        if isinstance(section, dict) and section.get("kind") == "file":
+        if isinstance(section, dict) and section.get("kind") in ("file", "text"):
             plain = {**plain, "data": {**section, "path": UNKNOWN_PATH}}
         try:
             return from_plain(plain, str(self.path))

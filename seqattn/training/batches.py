@@ -300,7 +300,7 @@ def is_gathered(part: Sequences) -> bool:
         part.source_steps * len(part.features) + part.target_steps * len(part.target_features)
     )
     table = part.sources.values
-    return numbers > MAX_RESIDENT and (part.is_on_disk or numbers > 4 * table.size)
+    return numbers > MAX_RESIDENT and (part.is_on_disk or 8 * numbers > 4 * table.nbytes)
 
 
 def to_tensors(

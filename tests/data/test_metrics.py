@@ -22,9 +22,10 @@ from seqattn.data.baselines import (
 )
 from seqattn.data.file_dataset import target_series
 from seqattn.data.least_squares import least_squares
-from seqattn.data.metrics import Errors, InSample, SeriesTable
+from seqattn.data.metrics import Errors, InSample
 from seqattn.data.naive import drift, last_value, seasonal_naive
 from seqattn.data.series import Spans, regularize
+from seqattn.data.windows import RowRanges
 from seqattn.errors import DataError
 from tests.conftest import in_spaces_of, whole
 
@@ -96,10 +97,11 @@ def test_each_feature_finds_its_place_in_the_source() -> None:
 # --- the errors -----------------------------------------------------------------------------------
 
 
-def table(values: Any, offsets: list[int]) -> SeriesTable:
+def table(values: Any, offsets: list[int]) -> RowRanges:
     values = np.asarray(values, dtype=np.float64)
     starts, lengths = np.array(offsets[:-1]), np.diff(offsets)
-    return SeriesTable(values, list(range(values.shape[1])), starts, lengths)
+    columns = tuple(range(values.shape[1]))
+    return RowRanges(values, columns, (), starts, lengths, np.arange(len(starts)))
 
 
 def test_errors_by_hand() -> None:
@@ -133,7 +135,7 @@ def test_the_scale_of_mase_by_hand() -> None:
 
 
 def test_the_scale_does_not_depend_on_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    from seqattn.data import metrics
+    from seqattn.data import windows
 
     values = np.random.default_rng(1).normal(size=(101, 2))
     values[::7, 1] = NAN
@@ -145,7 +147,7 @@ def test_the_scale_does_not_depend_on_stretches(monkeypatch: pytest.MonkeyPatch)
         ]))) for f in (0, 1)
     ]  # fmt: skip
     assert whole.scale == pytest.approx(expected)
-    monkeypatch.setattr(metrics, "MAX_BLOCK_VALUES", 160)
+    monkeypatch.setattr(windows, "MAX_BLOCK_VALUES", 160)
     small, _ = InSample.of(series, 3, None)
     assert small.scale == pytest.approx(whole.scale, rel=1e-14)
 

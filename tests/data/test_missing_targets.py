@@ -184,7 +184,7 @@ def test_loss_and_gradient_are_those_of_observed_cells(part: Sequences, coins: i
             objective.value_and_grad(share, is_forced)
             shares += stack.gradient * share.loss_counts[0]
         assert torch.allclose(shares.flatten() / len(cells), slopes, atol=1e-12)
-        free, forced = validate(objective, data)
+        free, forced, *_ = validate(objective, data)
         alone = model.forecast(data.source, T).values.detach().numpy()
         assert free == [pytest.approx(forecast_mse(alone, part))]
         assert len(forced) == 1

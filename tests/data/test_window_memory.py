@@ -68,7 +68,7 @@ def test_a_part_is_scored_and_written_in_memory_that_does_not_grow(tmp_path: Pat
 MAPPED = (
     PEAK
     + """
-from seqattn.data.metrics import SeriesTable
+from seqattn.data.windows import RowRanges
 
 rows = 2**13  # of a series: 128 KiB
 series = 1600
@@ -77,7 +77,7 @@ with open("values", "wb") as file:
         own = np.arange(k, min(k + 256, series), dtype=float)
         file.write(np.repeat(own, 2 * rows).data)
 values = np.memmap("values", dtype=np.float64, mode="r").reshape(-1, 2)
-table = SeriesTable(values, [0], rows * np.arange(series), np.full(series, 50))
+table = RowRanges(values, (0,), (), rows * np.arange(series), np.full(series, 50), np.arange(series))
 before = peak()
 for k in range(0, series, 16):  # 2 MiB from one to the next
     assert table[k][0, 0] == k

@@ -10,8 +10,8 @@ from typing import Any
 from seqattn.config import (
     PATH_KEYS,
     Config,
+    FromFiles,
     Generated,
-    OwnFile,
     as_plain,
     config_differences,
     from_plain,
@@ -160,7 +160,7 @@ def check_files(runs: Iterable[tuple[RunFolder, Config]], *, are_seeds: bool = F
     """
     seen = dict[str, tuple[RunFolder, str, tuple[str, ...]]]()
     for folder, config in runs:
-        if not isinstance(config.data, OwnFile) or not folder.best.exists():
+        if not isinstance(config.data, FromFiles) or not folder.best.exists():
             continue
         digests, path = file_digests(folder.best), config.data.path
         section = {key: value for key, value in as_plain(config.data).items()

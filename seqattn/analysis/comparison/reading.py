@@ -182,7 +182,7 @@ def collect_result(
         group = variant.sweep_value, units[variant.name]
         groups.setdefault(group, {})[variant.name] = variant.losses
         data_of_group.setdefault(group, set()).add(_sequences_of(data[variant.name]))
-    files = all(section.get("kind") in ("file", "stream") for section in data.values())
+    files = all(section.get("kind") in ("file", "text") for section in data.values())
     data_of_seeds: DataOfSeeds = "files" if files else "new" if resampled else "same"
     if len({seed for variant in variants for seed in variant.folders}) < 2:
         data_of_seeds = "one"

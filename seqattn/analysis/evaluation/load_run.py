@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from seqattn.config import UNKNOWN_PATH, Config, OwnFile, read_stored
+from seqattn.config import UNKNOWN_PATH, Config, FromFiles, read_stored
 from seqattn.data import Splits, load_data
 from seqattn.errors import CheckpointError, ConfigError, UsageError
 from seqattn.runs import RunFolder, find_run
@@ -75,7 +75,7 @@ def load_splits(trained: LoadedModel) -> Splits:
 
 def remove_paths(config: Config) -> Config:
     """Return a copy of a config without the paths of the data files."""
-    if not isinstance(config.data, OwnFile):
+    if not isinstance(config.data, FromFiles):
         return config
     none = {"path": UNKNOWN_PATH, "validation_path": None, "test_path": None}
     return config.model_copy(update={"data": config.data.model_copy(update=none)})

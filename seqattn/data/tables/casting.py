@@ -100,21 +100,12 @@ def cleaned_text(table: Table, name: str, reading: Reading) -> tuple[str, tuple[
     numbers = na_numbers(reading)
     if numbers:
         is_empty += f" OR COALESCE(TRY_CAST({text} AS DOUBLE) IN {_sql_list(numbers)}, false)"
-    if not numbers and _is_clean(table, cell, empty):
+    is_unclean = f"lower({cell}) IN {_sql_list(empty)} OR {text} <> {cell}"
+    if not numbers and not table.one(f"SELECT count(*) FILTER ({is_unclean}) FROM {ROWS}")[0]:
         return cell, ()
     (words,) = table.one(f"SELECT list(DISTINCT {text})[:3] FROM {ROWS} WHERE {is_empty}")
     cleaned = f"(CASE WHEN NOT ({is_empty}) THEN {text} END)"
     return cleaned, tuple(sorted(filter(None, words or ())))
-
-
-def _is_clean(table: Table, cell: str, empty: Sequence[str]) -> bool:
-    """Return whether no cell has surrounding spaces and no cell is a word in `empty`, which are in
-    lower case."""
-    (unclean,) = table.one(
-        f"SELECT count(*) FILTER (lower({cell}) IN {_sql_list(empty)} OR {trimmed(cell)} <> {cell})"
-        f" FROM {ROWS}"
-    )
-    return not unclean
 
 
 def _sql_list(values: Sequence[object]) -> str:

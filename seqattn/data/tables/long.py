@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.chunk import DATES, Chunk, Ragged, step_text, to_offsets
+from seqattn.data.chunk import DATES, Chunk, Ragged, Where, step_text, to_offsets
 from seqattn.data.reading import Reading, setting
 from seqattn.data.sentinels import SentinelCounter
 from seqattn.data.tables.columns import (
@@ -126,16 +126,21 @@ class LongTable:
             parts = tuple(
                 table.query(f"SELECT {texts} FROM {ROWS} GROUP BY ALL ORDER BY min({ROW})")
             )
+        names = tuple(self.features)
+
+        def places(rows: NDArray[Any]) -> Where:
+            return lambda row, k: f"{table.line(int(rows[row]))}, column {names[k]!r}"
+
         marks = SentinelCounter(table.name, self.reading, "column")
         for first, last in _chunk_bounds(lengths, whole):
             begin, end = int(lengths[:first].sum()), int(lengths[:last].sum())
             rows, order, values = self._fetch_rows(begin, end)
-            points = Ragged(values, to_offsets(lengths[first:last]), tuple(self.features))
+            points = Ragged(values, to_offsets(lengths[first:last]), names)
             more = marks.add(
                 replace(points, values=values[:, : len(self.numbers)], features=self.numbers)
             )
             yield Chunk(
-                ids=ids[first:last], points=points, where=self._place(rows), order=order,
+                ids=ids[first:last], points=points, where=places(rows), order=order,
                 groups=None if groups is None else groups[first:last], notes=(*notes, *more),
                 reading=self.reading, id_parts=None if parts is None else parts[first:last],
             )  # fmt: skip
@@ -169,10 +174,6 @@ class LongTable:
             line = table.line(int(found["first_row"][without[0]]))
             raise DataError(f"{table.name}: {line}, column {group!r} is empty.")
         return tuple(map(str, found["grp"]))
-
-    def _place(self, rows: NDArray[Any]) -> Any:
-        features, line = tuple(self.features), self.table.line
-        return lambda row, feature: f"{line(int(rows[row]))}, column {features[feature]!r}"
 
     def _sort(self) -> tuple[str, ...]:
         """Create the view `SORTED` of the rows with their positions, and return notes for the user.
@@ -419,9 +420,5 @@ def _date_format(column: Column, word: str) -> str:
     time = f"{between}%H:%M" if between else ""
     if seconds:
         time += f":%S{point}%f" if point else ":%S"
-    return f"%Y-%m-%d{time}{_utc(zone or '')}"
-
-
-def _utc(zone: str) -> str:
-    """Return UTC in the notation of a time zone, for example +00:00 for -05:00."""
-    return re.sub(r"\d", "0", zone).replace("-", "+")
+    utc = re.sub(r"\d", "0", zone or "").replace("-", "+")  # such as +00:00 for -05:00
+    return f"%Y-%m-%d{time}{utc}"

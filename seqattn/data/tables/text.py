@@ -174,7 +174,11 @@ def _are_steps(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequ
     is_word_below = names[0] in {row[cells.index(names[0])] for row in below}
     if is_word_below:
         return False
-    return _is_arithmetic(values) or _are_dates(values) or _are_years(cells, values, below)
+    are_dates = len(values) > 1 and all(
+        (DATE.fullmatch(cell) or MONTH.fullmatch(cell)) and not NUMBER.fullmatch(cell)
+        for cell in values
+    )
+    return _is_arithmetic(values) or are_dates or _are_years(cells, values, below)
 
 
 def _are_years(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
@@ -184,15 +188,6 @@ def _are_years(cells: Sequence[str], values: Sequence[str], below: Sequence[Sequ
     are_years, *others = (all(map(YEAR.fullmatch, row)) for row in rows)
     is_increasing = all(a < b for a, b in itertools.pairwise(values))
     return are_years and len(values) > 1 and is_increasing and not all(others)
-
-
-def _are_dates(cells: Sequence[str]) -> bool:
-    if len(cells) < 2:
-        return False
-    return all(
-        (DATE.fullmatch(cell) or MONTH.fullmatch(cell)) and not NUMBER.fullmatch(cell)
-        for cell in cells
-    )
 
 
 def _is_arithmetic(cells: Sequence[str]) -> bool:
@@ -407,17 +402,12 @@ def _detect_dialect(
     if declared:
         delimiter, skip = declared[1], max(skip, 1)
     comment = reading.comment
-    if comment is None:
-        comment = _detect_comment(lines[1:] if declared else lines)
+    if comment is None:  # the sign with which the first line begins that is not blank
+        filled = (line.lstrip() for line in lines[1 if declared else 0 :] if line.strip())
+        first = next(filled, "")
+        comment = next((sign for sign in COMMENTS if first.startswith(sign)), "")
     found = reading.delimiter or delimiter or _detect_delimiter(lines, comment, skip)
     return found, comment, skip
-
-
-def _detect_comment(lines: Sequence[str]) -> str:
-    """Return the comment prefix of the first line that is not blank, or "" if this line is not a
-    comment."""
-    first = next((line.lstrip() for line in lines if line.strip()), "")
-    return next((sign for sign in COMMENTS if first.startswith(sign)), "")
 
 
 def _rows(lines: Sequence[str], delimiter: str, comment: str) -> Iterator[tuple[int, list[str]]]:
@@ -468,23 +458,17 @@ def _detect_delimiter(lines: Sequence[str], comment: str, skip: int) -> str:
     A delimiter qualifies only if it splits these rows into two or more cells. If no delimiter in
     `DELIMITERS` qualifies, return a space if spaces separate the cells, otherwise a comma.
     """
-    found = {
-        sign: _regularity([row for at, row in _rows(lines[:500], sign, comment) if at >= skip])
-        for sign in DELIMITERS
-    }
-    several = {sign: share for sign, share in found.items() if share[1] > 1}
-    if several:
-        return max(several, key=lambda sign: several[sign])
+    found: dict[str, tuple[float, int]] = {}  # the fraction of such rows, and their width
+    for sign in DELIMITERS:
+        rows = [row for at, row in _rows(lines[:500], sign, comment) if at >= skip]
+        width = _common_width(rows) if rows else 0
+        if width > 1:
+            alike = sum(len(row) == width for row in rows)
+            found[sign] = round(alike / len(rows), 3), width
+    if found:
+        return max(found, key=lambda sign: found[sign])
     widths = [len(row) for at, row in _rows(lines[:500], " ", comment) if at >= skip]
     if not widths:
         return ","
-    alike = len(set(widths[1:] or widths)) == 1 and widths[-1] - widths[0] in (0, 1)
-    return " " if alike and min(widths) > 1 else ","
-
-
-def _regularity(rows: Sequence[Sequence[str]]) -> tuple[float, int]:
-    """Return the fraction of rows that have the most frequent number of cells, and that number."""
-    if not rows:
-        return 0.0, 0
-    width = _common_width(rows)
-    return round(sum(len(row) == width for row in rows) / len(rows), 3), width
+    are_alike = len(set(widths[1:] or widths)) == 1 and widths[-1] - widths[0] in (0, 1)
+    return " " if are_alike and min(widths) > 1 else ","

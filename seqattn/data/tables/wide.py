@@ -300,7 +300,11 @@ def _id_columns(table: Table, rest: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that identify the rows of a table whose other columns are dates: a single
     column, with a usual name for series ids if possible, or else the fewest columns together. The
     result is empty if no columns identify the rows."""
-    keys = [name for name in rest if _is_key(table, name)]
+    numbers = {name: f"TRY_CAST({table.text(name)} AS DOUBLE)" for name in rest}
+    keys = [  # words or whole numbers
+        name for name, number in numbers.items()
+        if not table.one(f"SELECT bool_or({number} <> round({number})) FROM {ROWS}")[0]
+    ]  # fmt: skip
     named = known_names(keys, SERIES_NAMES)
     for size in range(1, 4):
         for names in itertools.combinations([*named, *(n for n in keys if n not in named)], size):
@@ -358,12 +362,6 @@ def _is_unique(table: Table, *names: str) -> bool:
     cells = [table.column(name) for name in names]
     value = cells[0] if len(cells) == 1 else f"({', '.join(cells)})"
     return bool(table.one(f"SELECT count(DISTINCT {value}) = count(*) FROM {ROWS}")[0])
-
-
-def _is_key(table: Table, name: str) -> bool:
-    """Return whether a column contains words or whole numbers."""
-    number = f"TRY_CAST({table.text(name)} AS DOUBLE)"
-    return not table.one(f"SELECT bool_or({number} <> round({number})) FROM {ROWS}")[0]
 
 
 def _has_words(table: Table, name: str) -> bool:

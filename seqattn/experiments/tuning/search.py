@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqattn.config import OwnFile
+from seqattn.config import FromFiles
 from seqattn.config.searching import Search
 from seqattn.data import load_data
 from seqattn.errors import CheckpointError, StorageError, UsageError, install_command
@@ -121,7 +121,7 @@ def search_identity(search: Search) -> dict[str, Any]:
     for param_range in search.ranges:
         identity[f"--search {param_range.path}"] = param_range.as_text()
     section = search.base.data  # the keys of data files cannot be searched
-    if isinstance(section, OwnFile):
+    if isinstance(section, FromFiles):
         identity["SHA-256 of the data"] = list(load_data(section).digests)
     digests = sorted(str(plugin.sha256) for plugin in search.base.plugins)
     if digests:

@@ -18,6 +18,7 @@ from seqattn.config import (
     Reverse,
     Sort,
     Squares,
+    Text,
 )
 from seqattn.data.baselines import DRIFT, LAST_POINT, NOISE_FLOOR, TRAINING_MEAN
 from seqattn.data.least_squares import LEAST_SQUARES
@@ -61,6 +62,8 @@ def describe_task_of(folder: RunFolder, config: Config | None) -> str:
     """Return sentences that describe the task of a run; "" if a file of the run cannot be read."""
     if config is None:
         return ""
+    if isinstance(config.data, Text):
+        return "Pairs of texts from files."
     if not isinstance(config.data, OwnFile):
         return describe_task(config.data)
     try:

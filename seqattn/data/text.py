@@ -1,0 +1,577 @@
+"""Pairs of texts from the user's files.
+
+A file is read once. Its symbols become numbers in one array for each side, and each part of the
+data refers to ranges of these arrays, so that two million pairs need a few hundred megabytes. The
+vocabulary consists of the symbols of the training part.
+
+Which part a source belongs to depends on a hash of the source, the seed and the shares, so that
+equal sources are in one part. No pair disappears without being counted: `Notes` say how many pairs
+were left out, for which reason, and where the first of them is.
+
+In shapes, N is the number of pairs, and "symbols" the number of all symbols of one side.
+"""
+
+from __future__ import annotations
+
+import codecs
+import collections.abc
+import csv
+import gzip
+import hashlib
+import io
+import itertools
+import json
+import lzma
+import re
+import unicodedata
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqattn.config import UNKNOWN_PATH, Text, TextSide
+from seqattn.data.files import check_file
+from seqattn.data.sequences import Integers, Sequences
+from seqattn.data.spec import Splits
+from seqattn.data.tokens import END, SPECIAL, UNKNOWN, Links, Tokens
+from seqattn.data.windows import RowRanges, WindowNames, Windows
+from seqattn.errors import DataError, counted
+
+SHIPPED = {"shipped:cmudict": Path(__file__).parent / "shipped" / "cmudict.tsv.xz"}
+"""Files of pairs that the package contains."""
+MAX_IN_MEMORY = 2**22
+"""Largest number of padded symbols of a part whose sequences are arrays in memory."""
+LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z]{2,4})?", re.IGNORECASE)
+LINK = re.compile(r"(\d+)([-p?])(\d+)")
+BRACES = re.compile(r"\{([^{},]+),([^{},]+)(?:,([^{},]+))?\}")
+
+
+class Pair(NamedTuple):
+    """A source and a target as text.
+
+    Attributes:
+        file: name of the file.
+        line: number of the line or record, from 1.
+        source, target: the two texts.
+        links: the text of known links; "" for none.
+        group: the group of the pair; "" for none.
+    """
+
+    file: Path
+    line: int
+    source: str
+    target: str
+    links: str = ""
+    group: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}, line {self.line}"
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def parts_of_path(path: str) -> list[Path]:
+    """Return the files that a path with braces names: source, target and possibly alignments; or
+    the one file of a path without braces."""
+    if path in SHIPPED:
+        return [SHIPPED[path]]
+    found = BRACES.search(path)
+    names = [name for name in found.groups() if name is not None] if found else []
+    files = [Path(BRACES.sub(name.strip(), path, count=1)) for name in names] or [Path(path)]
+    for file in files:
+        check_file(file)
+    return files
+
+
+@contextmanager
+def _open_binary(path: Path) -> Iterator[BinaryIO]:
+    """Open a file, decompressed."""
+    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+    try:
+        with openers.get(path.suffix.lower(), open)(path, "rb") as file:
+            yield file
+    except (gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+        raise DataError(f"{path}: is a damaged compressed file ({error}).") from None
+
+
+def _lines(path: Path, encoding: str) -> Iterator[str]:
+    """Yield the lines of a text file without their ends and without a byte order mark.
+
+    Raises:
+        DataError: if a line is not text in the given encoding.
+    """
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError:
+        raise DataError(f"data.encoding: {encoding!r} is no encoding that Python knows.") from None
+    number = 0
+    with _open_binary(path) as file:
+        try:
+            if name.startswith(("utf-16", "utf-32")):  # a line end is not one byte
+                for line in io.TextIOWrapper(file, encoding, newline="\n"):
+                    number += 1
+                    yield line.rstrip("\r\n")
+                return
+            for raw in file:
+                number += 1
+                line = raw.decode(encoding)
+                yield (line.removeprefix("\ufeff") if number == 1 else line).rstrip("\r\n")
+        except UnicodeError as error:
+            raise DataError(
+                f"{path}, line {number}: is not {encoding} text"
+                f" ({getattr(error, 'reason', error)}). Give the encoding of the file, for example"
+                " data.encoding=cp1252."
+            ) from None
+
+
+def read_pairs(config: Text, path: str, note: list[str]) -> Iterator[Pair]:
+    """Yield the pairs of one path of the config, in order.
+
+    Args:
+        config: the section `data`.
+        path: one of its paths.
+        note: a list to which notes about the reading are added.
+
+    Raises:
+        DataError: if a file cannot be read, if parallel files have different numbers of lines, or
+            if a line or a record has not the columns of the others.
+    """
+    files = parts_of_path(path)
+    if len(files) > 1:
+        return _parallel_pairs(files, config.encoding)
+    suffixes = [suffix.lower() for suffix in files[0].suffixes if suffix not in (".gz", ".xz")]
+    match suffixes[-1:]:
+        case [".jsonl" | ".ndjson"]:
+            return _records(config, files[0], _json_lines(files[0], config.encoding))
+        case [".parquet" | ".pq"]:
+            return _records(config, files[0], _parquet_rows(files[0]))
+        case [".csv"]:
+            return _table_pairs(config, files[0], _csv_rows(files[0], config.encoding), note)
+        case _:
+            lines = enumerate(_lines(files[0], config.encoding), 1)
+            rows = ((number, line.split("\t")) for number, line in lines if line)
+            return _table_pairs(config, files[0], rows, note)
+
+
+def _parallel_pairs(files: Sequence[Path], encoding: str) -> Iterator[Pair]:
+    readers = [_lines(file, encoding) for file in files]
+    for number, lines in enumerate(itertools.zip_longest(*readers), 1):
+        if None in lines:
+            short = lines.index(None)
+            raise DataError(
+                f"{files[short]}: has {number - 1:,} lines, fewer than {files[short - 1]}."
+                " Parallel files have one line for each pair."
+            )
+        yield Pair(files[0], number, *lines)
+
+
+def _csv_rows(path: Path, encoding: str) -> Iterator[tuple[int, list[str]]]:
+    lines = _lines(path, encoding)
+    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, [cell.removesuffix("\n") for cell in row]
+    except csv.Error as error:
+        raise DataError(f"{path}: line {reader.line_num}: {error}.") from None
+
+
+def _table_pairs(
+    config: Text, path: Path, rows: Iterable[tuple[int, list[str]]], note: list[str]
+) -> Iterator[Pair]:
+    """Yield the pairs of a table, whose first row may be a header."""
+    named = [config.source.column, config.target.column, config.alignment, config.group]
+    header, columns, count = list[str](), list[int | None](), 0
+    for number, cells in rows:
+        if not columns:
+            header = [cell.strip() for cell in cells]
+            if len(cells) < 2:
+                raise DataError(
+                    f"{path}, line {number}: has one column. A pair has a source and a target,"
+                    " with a tab (TSV) or a comma (CSV) between them."
+                )
+            is_header = any(named) or {"source", "target"} <= {cell.lower() for cell in header}
+            is_header |= all(LANGUAGE.fullmatch(cell) for cell in header)
+            columns, count = _columns_of(config, header if is_header else None, path), len(cells)
+            shown = " and ".join(repr(header[k]) if is_header else str(k + 1)
+                                 for k in columns[:2] if k is not None)  # fmt: skip
+            note.append(
+                f"{path}: the {'columns' if is_header else 'file has no header; columns'} {shown}"
+                " are source and target"
+            )
+            if is_header:
+                continue
+        if len(cells) != count:
+            raise DataError(
+                f"{path}, line {number}: has {counted(len(cells), 'column')}, but the first line"
+                f" has {count}. Correct the line."
+            )
+        yield Pair(path, number, *("" if k is None else cells[k] for k in columns))
+
+
+def _columns_of(config: Text, header: Sequence[str] | None, path: Path) -> list[int | None]:
+    """Return the indices of the columns of source, target, links and group.
+
+    Raises:
+        DataError: if a column that the config names does not exist.
+    """
+    named = {"source.column": config.source.column, "target.column": config.target.column,
+             "alignment": config.alignment, "group": config.group}  # fmt: skip
+    found = list[int | None]()
+    lower = [] if header is None else [name.lower() for name in header]
+    for (key, name), usual in zip(named.items(), ("source", "target", None, None), strict=True):
+        if name is not None and name not in (header or ()):
+            has = "has no header" if header is None else f"has {', '.join(map(repr, header))}"
+            raise DataError(f"{path}: data.{key}: there is no column {name!r}; the file {has}.")
+        if name is not None and header is not None:
+            found.append(header.index(name))
+        elif usual is None:
+            found.append(None)
+        else:
+            found.append(lower.index(usual) if usual in lower else len(found))
+    if found[0] == found[1]:
+        raise DataError(f"{path}: source and target are the same column. Set data.target.column.")
+    return found
+
+
+def _json_lines(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(_lines(path, encoding), 1):
+        if line.strip():
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise DataError(f"{path}, line {number}: is not valid JSON ({error}).") from None
+            if not isinstance(record, dict):
+                raise DataError(f"{path}, line {number}: expected an object with two texts.")
+            yield number, record
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    import duckdb
+
+    try:
+        with duckdb.connect() as database:
+            result = database.execute("SELECT * FROM read_parquet(?)", [str(path)])
+            names = [str(column[0]) for column in result.description]
+            number = 0
+            while rows := result.fetchmany(10_000):
+                for row in rows:
+                    number += 1
+                    yield number, dict(zip(names, row, strict=True))
+    except duckdb.Error as error:
+        raise DataError(f"{path}: cannot be read as Parquet ({error}).") from None
+
+
+def _records(
+    config: Text, path: Path, records: Iterable[tuple[int, dict[str, Any]]]
+) -> Iterator[Pair]:
+    """Yield the pairs of records with named texts."""
+    names = list[str | None]()
+    for number, record in records:
+        if not names:
+            keys = list(record)
+            if len(keys) < 2:
+                raise DataError(
+                    f"{path}, line {number}: has {counted(len(keys), 'field')}; a pair has two"
+                    " texts."
+                )
+            names = [None if k is None else keys[k] for k in _columns_of(config, keys, path)]
+        texts = ["" if name is None else record.get(name, "") for name in names]
+        for name, text in zip(names, texts, strict=True):
+            if not isinstance(text, str | None):
+                raise DataError(
+                    f"{path}, line {number}: {name!r} is no text, but {str(text)[:40]}."
+                )
+        yield Pair(path, number, *(text or "" for text in texts))
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Side:
+    """The symbols of one side while they are read. Numbers are given in the order of appearance."""
+
+    config: TextSide
+    numbers: array[int] = field(default_factory=lambda: array("i"))
+    lengths: array[int] = field(default_factory=lambda: array("i"))
+    number_of: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPECIAL, UNKNOWN))
+
+    @property
+    def space(self) -> Tokens:
+        return Tokens(SPECIAL, self.config.unit, self.config.lowercase)
+
+    def add(self, symbols: Sequence[str], *, ends: bool) -> None:
+        number_of, first = self.number_of, len(SPECIAL)
+        for symbol in symbols:
+            number = number_of.get(symbol)
+            if number is None:
+                number = number_of[symbol] = len(number_of) - len(SPECIAL) + first
+            self.numbers.append(number)
+        if ends:
+            self.numbers.append(END)
+        self.lengths.append(len(symbols) + ends)
+
+
+@dataclass
+class _Pairs:
+    """All pairs of a data set while they are read."""
+
+    source: _Side
+    target: _Side
+    lines: array[int] = field(default_factory=lambda: array("q"))
+    keys: array[int] = field(default_factory=lambda: array("Q"))
+    part: array[int] = field(default_factory=lambda: array("b"))
+    links: list[list[tuple[int, int, bool]]] = field(default_factory=list)
+    left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+
+def has_control(text: str) -> bool:
+    """Return whether a text has a control character other than a tab."""
+    return not text.isprintable() and any(
+        unicodedata.category(char) == "Cc" and char != "\t" for char in text
+    )
+
+
+def _key_of(config: Text, pair: Pair) -> int:
+    """Return 64 bits that depend on what the split keeps together."""
+    by = {"source": pair.source, "pair": pair.place, "group": pair.group}[config.split.by]
+    text = unicodedata.normalize("NFC", by.strip())
+    digest = hashlib.blake2b(f"{config.split.seed}\0{text}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest)
+
+
+def _links_of(pair: Pair, source: int, target: int) -> list[tuple[int, int, bool]]:
+    """Return the links of a pair.
+
+    Raises:
+        DataError: if they cannot be read, or name a symbol that the pair does not have.
+    """
+    found = list[tuple[int, int, bool]]()
+    for word in pair.links.split():
+        match = LINK.fullmatch(word)
+        if match is None:
+            raise DataError(
+                f"{pair.place}: {word!r} is no link. Expected links such as 0-0 (sure) or 1p2"
+                " (possible), from a source symbol to a target symbol."
+            )
+        s, t = int(match[1]), int(match[3])
+        if s >= source or t >= target:
+            raise DataError(
+                f"{pair.place}: the link {word} names a symbol beyond the {source} source symbols"
+                f" and {target} target symbols (counted from 0)."
+            )
+        found.append((t, s, match[2] == "-"))
+    return found
+
+
+def _read(config: Text, notes: list[str]) -> _Pairs:
+    """Read all pairs of all paths of the config."""
+    found = _Pairs(_Side(config.source), _Side(config.target))
+    spaces = found.source.space, found.target.space
+    has_links = config.alignment is not None
+    for part, path in enumerate((config.path, config.validation_path, config.test_path)):
+        if path is None:
+            continue
+        has_links |= len(parts_of_path(path)) == 3
+        for pair in read_pairs(config, path, notes):
+            source, target = spaces[0].split(pair.source), spaces[1].split(pair.target)
+            reason = ""
+            if not (source and target):
+                reason = "an empty side"
+            elif max(len(source), len(target)) > config.max_length:
+                reason = f"more than {config.max_length} symbols (data.max_length)"
+            elif has_control(pair.source) or has_control(pair.target):
+                reason = "a control character"
+            if reason:
+                count, first = found.left_out.get(reason, (0, pair.place))
+                found.left_out[reason] = count + 1, first
+                continue
+            found.source.add(source, ends=False)
+            found.target.add(target, ends=True)
+            found.lines.append(pair.line)
+            found.keys.append(_key_of(config, pair))
+            found.part.append(part)
+            if has_links:
+                found.links.append(_links_of(pair, len(source), len(target)))
+    return found
+
+
+def load_texts(config: Text) -> Splits:
+    """Read pairs of texts.
+
+    Raises:
+        DataError: if a file cannot be read as the config says, or if a part has no pairs.
+    """
+    if config.path == UNKNOWN_PATH:
+        raise DataError("a checkpoint does not contain the path of its data.")
+    notes = list[str]()
+    pairs = _read(config, notes)
+    if not pairs.lines:
+        raise DataError(f"{config.path}: has no pair of texts.")
+    part = np.frombuffer(pairs.part, dtype=np.int8)
+    if config.validation_path is None:
+        part = _split(config, np.frombuffer(pairs.keys, dtype=np.uint64))
+    places = [np.flatnonzero(part == k) for k in range(3)]
+    names = ("training", "validation", "test")
+    for name, chosen in zip(names, places, strict=True):
+        if len(chosen) == 0:
+            raise DataError(
+                f"{config.path}: the {name} part has no pairs. Give more pairs, or set"
+                " data.split.validation and data.split.test."
+            )
+    sides = [_finish(side, places[0]) for side in (pairs.source, pairs.target)]
+    ids = _Numbers(pairs.lines if config.test_path is None else range(1, len(pairs.lines) + 1))
+    train, validation, test = (_part(sides, ids, chosen, pairs.links) for chosen in places)
+    notes.insert(0, "; ".join(
+        f"{len(chosen):,} {name} pairs" for name, chosen in zip(names, places, strict=True)
+    ))  # fmt: skip
+    notes += [
+        f"{counted(count, 'pair')} left out with {reason}, the first in {first}"
+        for reason, (count, first) in pairs.left_out.items()
+    ]
+    notes += _unknown_notes(sides, places, names)
+    twice = _pairs_of_training_again(sides, places)
+    if twice:
+        notes.append(f"{counted(twice, 'validation or test pair')} are also in the training part")
+    digests = [
+        hashlib.sha256(b"".join(file.read_bytes() for file in parts_of_path(path))).hexdigest()
+        for path in (config.path, config.validation_path, config.test_path)
+        if path is not None
+    ]
+    return Splits(train, validation, test, notes=tuple(notes), digests=tuple(digests))
+
+
+def _split(config: Text, keys: NDArray[np.uint64]) -> NDArray[np.int8]:
+    """Return the part of each pair: 0 for training, 1 for validation, 2 for test. The keys with the
+    smallest hashes belong to the test part, and the next ones to the validation part."""
+    kept, inverse = np.unique(keys, return_inverse=True)
+    split = config.split
+    test, validation = (
+        round(size * len(kept)) if size < 1 else int(size)
+        for size in (split.test, split.validation)
+    )
+    part = np.zeros(len(kept), dtype=np.int8)
+    part[:test], part[test : test + validation] = 2, 1
+    found: NDArray[np.int8] = part[inverse]
+    return found
+
+
+class _Finished(NamedTuple):
+    """The final numbers of one side.
+
+    Attributes:
+        space: the space with the vocabulary.
+        values: (symbols, 1) numbers.
+        starts, lengths: (N,) of each pair in `values`.
+    """
+
+    space: Tokens
+    values: NDArray[np.int32]
+    starts: Integers
+    lengths: Integers
+
+
+def _finish(side: _Side, train: Integers) -> _Finished:
+    """Build the vocabulary from the training part, and translate the numbers of a side to it."""
+    raw = np.frombuffer(side.numbers, dtype=np.int32)
+    lengths = np.frombuffer(side.lengths, dtype=np.int32).astype(np.int64)
+    starts = np.cumsum(lengths) - lengths
+    in_train = np.zeros(len(lengths), dtype=bool)
+    in_train[train] = True
+    symbols = list(side.number_of)  # the first four are the reserved ones
+    counts = np.bincount(raw[np.repeat(in_train, lengths)], minlength=len(symbols))
+    config, first = side.config, len(SPECIAL)
+    kept = [k for k in range(first, len(symbols)) if counts[k] >= config.min_count]
+    kept.sort(key=lambda k: (-counts[k], symbols[k]))
+    kept = kept[: config.max_size]
+    table = np.full(len(symbols), UNKNOWN, dtype=np.int32)
+    table[END] = END
+    table[kept] = np.arange(first, first + len(kept))
+    space = Tokens((*SPECIAL, *(symbols[k] for k in kept)), config.unit, config.lowercase)
+    return _Finished(space, table[raw][:, None], starts, lengths)
+
+
+class _Numbers(collections.abc.Sequence[str]):
+    """Numbers as names of pairs."""
+
+    def __init__(self, lines: array[int] | range) -> None:
+        self.lines = lines
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(map(str, self.lines[index]))
+        return str(self.lines[index])
+
+
+def _part(
+    sides: Sequence[_Finished], ids: _Numbers, chosen: Integers,
+    links: Sequence[Sequence[tuple[int, int, bool]]],
+) -> Sequences:  # fmt: skip
+    """Return the sequences of a part: gathered on demand if they are many and have no links."""
+    source, target = (
+        RowRanges(
+            one.values, (0,), one.space.names, one.starts[chosen], one.lengths[chosen], chosen
+        )
+        for one in sides
+    )
+    source_space, target_space = sides[0].space, sides[1].space
+    part = Windows(
+        source, target, WindowNames(ids, chosen), has_empty=False, source_space=source_space,
+        target_space=target_space,
+    )  # fmt: skip
+    if not links and len(part) * (part.source_steps + part.target_steps) > MAX_IN_MEMORY:
+        return part
+    whole = part.select(slice(None))
+    known = Links.of([links[k] for k in chosen.tolist()]) if links else None
+    return Sequences(
+        whole.source.astype(np.int64), whole.source_lengths, whole.target.astype(np.int64),
+        whole.target_lengths, whole.features, tuple(part.ids), links=known,
+        target_features=whole.target_features, source_space=source_space,
+        target_space=target_space,
+    )  # fmt: skip
+
+
+def _unknown_notes(
+    sides: Sequence[_Finished], places: Sequence[Integers], names: Sequence[str]
+) -> list[str]:
+    """Return one note for each side on the size of the vocabulary and the unknown symbols."""
+    notes = []
+    for side, word in zip(sides, ("source", "target"), strict=True):
+        shares = []
+        for name, chosen in zip(names, places, strict=True):
+            inside = np.zeros(len(side.lengths), dtype=bool)
+            inside[chosen] = True
+            numbers = side.values[np.repeat(inside, side.lengths), 0]
+            shares.append(f"{float((numbers == UNKNOWN).mean()):.2%} in {name}")
+        size = len(side.space.symbols) - len(SPECIAL)
+        notes.append(f"{word}: {size:,} {side.space.unit}s; unknown: {', '.join(shares)}")
+    return notes
+
+
+def _pairs_of_training_again(sides: Sequence[_Finished], places: Sequence[Integers]) -> int:
+    """Return how many validation and test pairs are also in the training part."""
+
+    def keys(chosen: Integers) -> Iterator[int]:
+        bounds = [(one.starts[chosen].tolist(), one.lengths[chosen].tolist(), one.values)
+                  for one in sides]  # fmt: skip
+        for k in range(len(chosen)):
+            yield hash(tuple(values[starts[k] : starts[k] + lengths[k]].tobytes()
+                             for starts, lengths, values in bounds))  # fmt: skip
+
+    known = set(keys(places[0]))
+    return sum(key in known for part in places[1:] for key in keys(part))
