@@ -153,10 +153,14 @@ class Variants:
         names = core_schema.literal_schema([*self.names, *self.sections])
         if not self.sections:
             return handler(names)
-        sections: dict[Any, CoreSchema] = {
-            name: {**each.__pydantic_core_schema__, "ref": f"{each.__module__}.{each.__qualname__}"}
-            for name, each in self.sections.items()
-        }
+        sections: dict[Any, CoreSchema] = {}
+        for name, each in self.sections.items():
+            core = each.__pydantic_core_schema__
+            # A section that uses another one twice has a list of definitions, with its own in it.
+            sections[name] = (
+                core if core["type"] == "definitions"
+                else {**core, "ref": f"{each.__module__}.{each.__qualname__}"}
+            )  # fmt: skip
         choices = {"": names, **sections} if self.names else sections
         found = handler(core_schema.tagged_union_schema(choices, lambda _: None))
         for name, reference in zip(choices, found["oneOf"], strict=True):

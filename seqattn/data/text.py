@@ -46,6 +46,7 @@ SHIPPED = {"shipped:cmudict": Path(__file__).parent / "shipped" / "cmudict.tsv.x
 """Files of pairs that the package contains."""
 MAX_IN_MEMORY = 2**22
 """Largest number of padded symbols of a part whose sequences are arrays in memory."""
+PARTS = ("training", "validation", "test")
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z]{2,4})?", re.IGNORECASE)
 LINK = re.compile(r"(\d+)([-p?])(\d+)")
 BRACES = re.compile(r"\{([^{},]+),([^{},]+)(?:,([^{},]+))?\}")
@@ -115,9 +116,10 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
     with _open_binary(path) as file:
         try:
             if name.startswith(("utf-16", "utf-32")):  # a line end is not one byte
-                for line in io.TextIOWrapper(file, encoding, newline="\n"):
-                    number += 1
-                    yield line.rstrip("\r\n")
+                with io.TextIOWrapper(file, encoding, newline="\n") as text:
+                    for line in text:
+                        number += 1
+                        yield line.rstrip("\r\n")
                 return
             for raw in file:
                 number += 1
@@ -187,25 +189,11 @@ def _table_pairs(
     config: Text, path: Path, rows: Iterable[tuple[int, list[str]]], note: list[str]
 ) -> Iterator[Pair]:
     """Yield the pairs of a table, whose first row may be a header."""
-    named = [config.source.column, config.target.column, config.alignment, config.group]
-    header, columns, count = list[str](), list[int | None](), 0
+    columns, count = list[int | None](), 0
     for number, cells in rows:
         if not columns:
-            header = [cell.strip() for cell in cells]
-            if len(cells) < 2:
-                raise DataError(
-                    f"{path}, line {number}: has one column. A pair has a source and a target,"
-                    " with a tab (TSV) or a comma (CSV) between them."
-                )
-            is_header = any(named) or {"source", "target"} <= {cell.lower() for cell in header}
-            is_header |= all(LANGUAGE.fullmatch(cell) for cell in header)
-            columns, count = _columns_of(config, header if is_header else None, path), len(cells)
-            shown = " and ".join(repr(header[k]) if is_header else str(k + 1)
-                                 for k in columns[:2] if k is not None)  # fmt: skip
-            note.append(
-                f"{path}: the {'columns' if is_header else 'file has no header; columns'} {shown}"
-                " are source and target"
-            )
+            columns, is_header = _read_first_row(config, path, cells, note)
+            count = len(cells)
             if is_header:
                 continue
         if len(cells) != count:
@@ -214,6 +202,34 @@ def _table_pairs(
                 f" has {count}. Correct the line."
             )
         yield Pair(path, number, *("" if k is None else cells[k] for k in columns))
+
+
+def _read_first_row(
+    config: Text, path: Path, cells: list[str], note: list[str]
+) -> tuple[list[int | None], bool]:
+    """Return the indices of the columns of source, target, links and group, and whether the first
+    row of a table is a header: if the config names a column, if two cells are `source` and
+    `target`, or if all cells are codes of languages.
+
+    Raises:
+        DataError: if there is only one column.
+    """
+    if len(cells) < 2:
+        raise DataError(
+            f"{path}, line 1: has one column. A pair has a source and a target, with a tab (TSV) or"
+            " a comma (CSV) between them."
+        )
+    header = [cell.strip() for cell in cells]
+    is_header = (
+        any((config.source.column, config.target.column, config.alignment, config.group))
+        or {"source", "target"} <= {cell.lower() for cell in header}
+        or all(LANGUAGE.fullmatch(cell) for cell in header)
+    )
+    columns = _columns_of(config, header if is_header else None, path)
+    names = [repr(header[k]) if is_header else str(k + 1) for k in columns[:2] if k is not None]
+    has = "columns" if is_header else "the file has no header; columns"
+    note.append(f"{path}: {has} {' and '.join(names)} are source and target")
+    return columns, is_header
 
 
 def _columns_of(config: Text, header: Sequence[str] | None, path: Path) -> list[int | None]:
@@ -420,8 +436,7 @@ def load_texts(config: Text) -> Splits:
     if config.validation_path is None:
         part = _split(config, np.frombuffer(pairs.keys, dtype=np.uint64))
     places = [np.flatnonzero(part == k) for k in range(3)]
-    names = ("training", "validation", "test")
-    for name, chosen in zip(names, places, strict=True):
+    for name, chosen in zip(PARTS, places, strict=True):
         if len(chosen) == 0:
             raise DataError(
                 f"{config.path}: the {name} part has no pairs. Give more pairs, or set"
@@ -430,23 +445,26 @@ def load_texts(config: Text) -> Splits:
     sides = [_finish(side, places[0]) for side in (pairs.source, pairs.target)]
     ids = _Numbers(pairs.lines if config.test_path is None else range(1, len(pairs.lines) + 1))
     train, validation, test = (_part(sides, ids, chosen, pairs.links) for chosen in places)
-    notes.insert(0, "; ".join(
-        f"{len(chosen):,} {name} pairs" for name, chosen in zip(names, places, strict=True)
-    ))  # fmt: skip
-    notes += [
-        f"{counted(count, 'pair')} left out with {reason}, the first in {first}"
-        for reason, (count, first) in pairs.left_out.items()
-    ]
-    notes += _unknown_notes(sides, places, names)
-    twice = _pairs_of_training_again(sides, places)
-    if twice:
-        notes.append(f"{counted(twice, 'validation or test pair')} are also in the training part")
+    notes = [*_size_notes(pairs, places), *notes, *_unknown_notes(sides, places)]
+    again = _pairs_of_training_again(sides, places)
+    if again:
+        notes.append(f"{counted(again, 'validation or test pair')} are also in the training part")
     digests = [
         hashlib.sha256(b"".join(file.read_bytes() for file in parts_of_path(path))).hexdigest()
         for path in (config.path, config.validation_path, config.test_path)
         if path is not None
     ]
     return Splits(train, validation, test, notes=tuple(notes), digests=tuple(digests))
+
+
+def _size_notes(pairs: _Pairs, places: Sequence[Integers]) -> list[str]:
+    """Return a note on the number of pairs in each part, and one on the pairs of each reason to
+    leave them out."""
+    sizes = (f"{len(one):,} {name} pairs" for one, name in zip(places, PARTS, strict=True))
+    return ["; ".join(sizes)] + [
+        f"{counted(count, 'pair')} left out with {reason}, the first in {first}"
+        for reason, (count, first) in pairs.left_out.items()
+    ]
 
 
 def _split(config: Text, keys: NDArray[np.uint64]) -> NDArray[np.int8]:
@@ -546,14 +564,12 @@ def _part(
     )  # fmt: skip
 
 
-def _unknown_notes(
-    sides: Sequence[_Finished], places: Sequence[Integers], names: Sequence[str]
-) -> list[str]:
+def _unknown_notes(sides: Sequence[_Finished], places: Sequence[Integers]) -> list[str]:
     """Return one note for each side on the size of the vocabulary and the unknown symbols."""
     notes = []
     for side, word in zip(sides, ("source", "target"), strict=True):
         shares = []
-        for name, chosen in zip(names, places, strict=True):
+        for name, chosen in zip(PARTS, places, strict=True):
             inside = np.zeros(len(side.lengths), dtype=bool)
             inside[chosen] = True
             numbers = side.values[np.repeat(inside, side.lengths), 0]
