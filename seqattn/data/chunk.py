@@ -131,28 +131,25 @@ def to_offsets(lengths: Integers) -> Integers:
 
 
 def check_values(name: str, chunk: Chunk) -> None:
-    """Check that no absolute value is infinite or above `MAX_VALUE`. Empty cells are allowed."""
+    """Check that no absolute value is infinite or above `MAX_VALUE`. Empty cells are allowed.
+
+    Raises:
+        DataError: if there is such a value.
+    """
     for ragged, where in chunk.cells():
         for first, rows in row_blocks(ragged.values):
             with np.errstate(invalid="ignore"):
                 bad = np.argwhere(np.abs(rows) > MAX_VALUE)
             if bad.size:
                 row, feature = map(int, bad[0])
-                raise_bad_value(f"{name}: {where(first + row, feature)}", float(rows[row, feature]))
-
-
-def raise_bad_value(place: str, value: float) -> None:
-    """Raise the error for a value that is infinite or too large.
-
-    Raises:
-        DataError: always.
-    """
-    if math.isinf(value):
-        raise DataError(f"{place} is {value}; it must be finite.")
-    raise DataError(
-        f"{place} is {float(value)}; the largest supported value is {MAX_VALUE:g}. Give it in"
-        " larger units."
-    )
+                value = float(rows[row, feature])
+                what = f"{name}: {where(first + row, feature)} is {value}"
+                if math.isinf(value):
+                    raise DataError(f"{what}; it must be finite.")
+                raise DataError(
+                    f"{what}; the largest supported value is {MAX_VALUE:g}. Give it in larger"
+                    " units."
+                )
 
 
 def first_line(error: BaseException) -> str:

@@ -55,12 +55,20 @@ def write_frame(frame: Any, path: Path) -> None:
     """Write a DataFrame as a Parquet file."""
     is_pandas = frame_kind(frame) == "pandas"
     plain = plain_pandas(frame) if is_pandas else frame
+    rows: Any = plain
     if not is_pandas:
         _check_names(list(getattr(frame, "column_names", None) or frame.columns))
+        if hasattr(frame, "with_columns"):  # the database does not support some types of polars
+            types = {name: str(kind) for name, kind in frame.schema.items()}
+            plain = frame.with_columns(
+                frame[name].cast(str if kind != "Float16" else float)
+                for name, kind in types.items() if kind in ("Null", "Int128", "UInt128", "Float16")
+            )  # fmt: skip
+        rows = plain.__arrow_c_stream__()
     with connect(NAME) as connection:
         # By default, only the first thousand cells of an object column determine its type.
         connection.execute(f"SET pandas_analyze_sample = {len(plain) + 1}")
-        connection.register("frame_rows", plain if is_pandas else _arrow_stream(plain))
+        connection.register("frame_rows", rows)
         # The copy is necessary because a stream can be read only once.
         connection.execute("CREATE TEMP TABLE copied AS SELECT * FROM frame_rows")
         described = connection.execute("DESCRIBE copied").fetchall()
@@ -186,18 +194,6 @@ def _database_column(name: str, column: Any) -> Any:
         if (~np.isnat(values) & (np.abs(values.astype(np.int64)) > largest)).any():
             raise DataError(f"{NAME}: the column {name!r} has dates beyond the year 294247.")
     return column
-
-
-def _arrow_stream(frame: Any) -> Any:
-    """Return a DataFrame as an Arrow stream. Columns with types that the database does not support
-    are cast to other types."""
-    types = {name: str(kind) for name, kind in getattr(frame, "schema", {}).items()} if hasattr(
-        frame, "with_columns") else {}  # fmt: skip
-    recast = [
-        frame[name].cast(str if kind != "Float16" else float)
-        for name, kind in types.items() if kind in ("Null", "Int128", "UInt128", "Float16")
-    ]  # fmt: skip
-    return (frame.with_columns(recast) if recast else frame).__arrow_c_stream__()
 
 
 def _parquet_cell(name: str, kind: str) -> str:

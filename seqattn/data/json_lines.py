@@ -141,9 +141,10 @@ def parse_object(line: bytes, place: str) -> dict[str, Any]:
     Raises:
         DataError: if the line is not a JSON object with a source.
     """
+    # NaN and Infinity are not valid JSON. Some programs write NaN for an empty cell.
     content: Any = parse_json(
         line, place, object_pairs_hook=lambda pairs: _unique_keys(pairs, place),
-        parse_constant=_parse_constant,
+        parse_constant=lambda word: None if word == "NaN" else float(word),
     )  # fmt: skip
     if not isinstance(content, dict):
         raise DataError(f'{place}: is not an object; expected {{"source": [[...], ...]}}.')
@@ -161,12 +162,6 @@ def _unique_keys(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
         twice = next(key for key in names if names.count(key) > 1)
         raise DataError(f"{place}: has {twice!r} twice.")
     return parsed
-
-
-def _parse_constant(word: str) -> float | None:
-    """Parse NaN and Infinity, which are not valid JSON. Some programs write NaN for an empty cell,
-    so NaN becomes None."""
-    return None if word == "NaN" else float(word.replace("Infinity", "inf"))
 
 
 BLOCK_BYTES = 2**20  # size in bytes of the blocks that are read

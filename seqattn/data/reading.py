@@ -197,10 +197,6 @@ class Reading:
                     return Resolution(key, value)
         raise ambiguity
 
-    def with_resolution(self, resolution: Resolution) -> Reading:
-        """Return the reading that a resolution selects."""
-        return replace(self, **{resolution.key: resolution.value})  # type: ignore[arg-type]
-
     def with_trained_decimal(self, delimiter: str | None) -> Reading:
         """Return the reading of a table with the given delimiter. The decimal mark is a comma if
         the user set no mark and the training table has this delimiter and decimal commas."""

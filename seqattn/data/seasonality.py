@@ -168,21 +168,16 @@ def _detrend(values: Floats, observed: NDArray[np.bool_], longest: int) -> Float
     level = values[observed].mean()
     gradient = (steps[observed] @ (values[observed] - level)) / (steps[observed] @ steps[observed])
     values = np.where(observed, values - level - gradient * steps, 0.0)
-    values = np.where(observed, values - _moving_average(values, observed, longest), 0.0)
+    L = len(values)  # the window of the moving average is shorter at the ends
+    first, last = np.maximum(np.arange(L) - longest, 0), np.minimum(np.arange(L) + longest + 1, L)
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    count = np.concatenate([[0], np.cumsum(observed)])
+    average = (total[last] - total[first]) / np.maximum(count[last] - count[first], 1)
+    values = np.where(observed, values - average, 0.0)
     spread = math.sqrt(float(np.square(values).sum()) / n)
     if spread <= 1e-9:  # only rounding errors of the trend remain
         return None
     return values / spread
-
-
-def _moving_average(values: Floats, observed: NDArray[np.bool_], reach: int) -> Floats:
-    """Return the mean of the observed cells from `reach` steps before each step to `reach` steps
-    after it, as an array (L,). The window is shorter at the ends."""
-    L = len(values)
-    first, last = np.maximum(np.arange(L) - reach, 0), np.minimum(np.arange(L) + reach + 1, L)
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    count = np.concatenate([[0], np.cumsum(observed)])
-    return np.asarray((total[last] - total[first]) / np.maximum(count[last] - count[first], 1))
 
 
 def _candidates(acf: Floats, pairs: Floats, longest: int, bound: float) -> list[int]:

@@ -92,41 +92,6 @@ class Suspect:
         return None
 
 
-def check_suspect(name: str, feature: str, suspect: Suspect, reading: Reading) -> str:
-    """Check a number that may represent a missing value. Return a note for the user, or "" if the
-    number is near other values.
-
-    Args:
-        name: name of the file.
-        feature: description of the feature, such as "column 'x'".
-        suspect: the number.
-        reading: how to read the file.
-
-    Raises:
-        AmbiguousData: if the number is far from all other values of a training file.
-    """
-    others = suspect.distant_values()
-    if others is None:
-        return ""
-    shown = f"{suspect.value:g}"
-    more = suspect.below.count + suspect.above.count - others.count
-    described = (
-        f"{feature} has {shown} in {counted(suspect.count, 'cell')}, and its other values lie"
-        f" between {others.low:g} and {others.high:g}{f' (except {more} outliers)' if more else ''}"
-    )
-    if not reading.is_training:
-        return (
-            f"{described}; it is read as a value, as data.na_values of the training does not name"
-            " it"
-        )
-    raise AmbiguousData(
-        f"{name}: {described}. If this number marks a missing value:"
-        f" {setting('na_values', [shown])}; if it is a measured value:"
-        f" {setting('na_values', [])}.",
-        ({"na_values": shown}, {"na_values": ""}),
-    )
-
-
 class SentinelCounter:
     """A counter of the numbers from `SENTINELS` in the chunks of a file.
 
@@ -152,14 +117,36 @@ class SentinelCounter:
         return () if self.reading.is_training else self.check()
 
     def check(self) -> tuple[str, ...]:
-        """Return new notes for the user on numbers that are far from all other values."""
+        """Return new notes for the user on numbers that are far from all other values.
+
+        Raises:
+            AmbiguousData: if a number is far from all other values of a training file.
+        """
         notes = []
-        for name, counts in self.features.items():
-            for suspect in counts.suspects():
-                note = check_suspect(self.name, f"{self.label} {name!r}", suspect, self.reading)
-                if note and (name, suspect.value) not in self.noted:
-                    self.noted.add((name, suspect.value))
-                    notes.append(note)
+        found = [(name, one) for name, each in self.features.items() for one in each.suspects()]
+        for name, suspect in found:
+            others = suspect.distant_values()
+            if others is None or (name, suspect.value) in self.noted:
+                continue
+            shown = f"{suspect.value:g}"
+            more = suspect.below.count + suspect.above.count - others.count
+            described = (
+                f"{self.label} {name!r} has {shown} in {counted(suspect.count, 'cell')}, and its"
+                f" other values lie between {others.low:g} and {others.high:g}"
+                f"{f' (except {more} outliers)' if more else ''}"
+            )
+            if self.reading.is_training:
+                raise AmbiguousData(
+                    f"{self.name}: {described}. If this number marks a missing value:"
+                    f" {setting('na_values', [shown])}; if it is a measured value:"
+                    f" {setting('na_values', [])}.",
+                    ({"na_values": shown}, {"na_values": ""}),
+                )
+            self.noted.add((name, suspect.value))
+            notes.append(
+                f"{described}; it is read as a value, as data.na_values of the training does not"
+                " name it"
+            )
         return tuple(notes)
 
 

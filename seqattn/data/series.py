@@ -358,39 +358,33 @@ class _Regularizer:
         self._insert(more, order, spacing)
 
     def _raise_gap(self, at: int, k: int, is_odd: bool) -> None:
-        assert self.chunk.order is not None and self.spacing is not None
-        frequency = self.spacing.frequency(k)
+        order, spacing = self.chunk.order, self.spacing
+        assert order is not None and spacing is not None
+        frequency = spacing.frequency(k)
         found = (
             f"{self.name}: {self.chunk.where(at + 1, 0).partition(',')[0]}: step"
-            f" {step_text(self.chunk.order[at + 1])} follows step {step_text(self.chunk.order[at])}"
+            f" {step_text(order[at + 1])} follows step {step_text(order[at])}"
         )
         if is_odd:
             raise DataError(
                 f"{found}, and their distance is not a multiple of {frequency}, so the missing rows"
                 f" cannot be inserted. Make the steps even. {UNEVEN}"
             )
-        has_dates = self.has_key and self.chunk.order.dtype.kind == "M"
-        raise DataError(
-            f"{found}, but steps are {frequency} apart. Add"
-            f" {self._describe_missing(at, k)}{self._or_set}" + (f" {UNEVEN}" if has_dates else "")
-        )
-
-    def _describe_missing(self, at: int, k: int) -> str:
-        """Return the times of the rows that are missing after row `at`, which belongs to sequence
-        k, and the number of rows that are missing elsewhere, as text."""
-        order, spacing = self.chunk.order, self.spacing
-        assert order is not None and spacing is not None
         missing = spacing.distances(order, self.chunk.points.offsets).astype(np.int64) - 1
-        here, everywhere = int(missing[at]), int(missing.sum())
+        here, others = int(missing[at]), int(missing.sum() - missing[at])
         ends = spacing.step_after(np.array([k, k]), order[[at, at]], np.array([1, here]))
         first, last = (step_text(step) for step in ends)
-        joined = f"{first} {'to' if here > 2 else 'and'} {last}"
-        words = (
-            f"the missing row (step {first})" if here == 1
-            else f"the {here:,} missing rows (steps {joined})"
-        )  # fmt: skip
-        others = everywhere - here
-        return words if others == 0 else f"{words} and {counted(others, 'missing row')} elsewhere"
+        words = f"the missing row (step {first})"
+        if here > 1:
+            joined = f"{first} {'to' if here > 2 else 'and'} {last}"
+            words = f"the {here:,} missing rows (steps {joined})"
+        if others:
+            words += f" and {counted(others, 'missing row')} elsewhere"
+        has_dates = self.has_key and order.dtype.kind == "M"
+        raise DataError(
+            f"{found}, but steps are {frequency} apart. Add {words}{self._or_set}"
+            + (f" {UNEVEN}" if has_dates else "")
+        )
 
     def _insert(self, more: Integers, order: NDArray[np.generic], spacing: Spacing) -> None:
         """Insert empty rows.
@@ -433,7 +427,12 @@ class _Regularizer:
 
     def check_cells(self) -> None:
         """Count the empty cells. Depending on `data.missing`, drop or reject the sequences with
-        empty cells instead."""
+        empty cells instead.
+
+        Raises:
+            DataError: if a source feature with empty cells has no value in a series, so that it
+                cannot be interpolated.
+        """
         config, has_columns = self.config, has_separate_columns(self.config)
         for ragged, where in self.chunk.cells():
             if not any(np.isnan(rows).any() for _, rows in row_blocks(ragged.values)):
@@ -447,8 +446,21 @@ class _Regularizer:
                 self._raise_empty_cell(missing, where)
             if config.missing == "interpolate":
                 self.empty += int(missing.sum())
-                if ragged is self.chunk.points:
-                    self._check_has_values(missing)
+                if ragged is not self.chunk.points:
+                    continue
+                known = any_per_series(~np.isnan(ragged.values), ragged.offsets)
+                lacks = any_per_series(missing, ragged.offsets)
+                sources = np.isin(ragged.features, list(config.source_features or ragged.features))
+                bad = np.argwhere(~known & lacks & sources).tolist()
+                if bad:
+                    k, feature = bad[0]
+                    first, last = (int(at) for at in ragged.offsets[k : k + 2])
+                    row = first + int(missing[first:last, feature].argmax())
+                    raise DataError(
+                        f"{self.name}: {where(row, feature)} is empty, and so is every other cell"
+                        f" of {ragged.features[feature]!r} in sequence {self.chunk.ids[k]!r}, so it"
+                        " cannot be interpolated."
+                    )
             if config.missing == "drop_sequence" and config.window is None:
                 lacking = np.flatnonzero(missing.any(axis=1))
                 self.dropped[np.searchsorted(ragged.offsets, lacking, side="right") - 1] = True
@@ -461,24 +473,3 @@ class _Regularizer:
             f"{self.name}: {where(row, feature)} is empty{also if others else ''}."
             f" Fill {'them' if others else 'it'}{self._or_set}"
         )
-
-    def _check_has_values(self, missing: NDArray[np.bool_]) -> None:
-        """Check that each source feature with empty cells in a series has a value in this series.
-
-        Raises:
-            DataError: if a series has no value of such a feature, so it cannot be interpolated.
-        """
-        points = self.chunk.points
-        is_source = np.isin(points.features, list(self.config.source_features or points.features))
-        known = any_per_series(~np.isnan(points.values), points.offsets)
-        lacks = any_per_series(missing, points.offsets)
-        bad = np.argwhere(~known & lacks & is_source)
-        if bad.size:
-            k, feature = (int(i) for i in bad[0])
-            rows = slice(int(points.offsets[k]), int(points.offsets[k + 1]))
-            row = rows.start + int(missing[rows, feature].argmax())
-            raise DataError(
-                f"{self.name}: {self.chunk.where(row, feature)} is empty, and so is every other"
-                f" cell of {points.features[feature]!r} in sequence"
-                f" {self.chunk.ids[k]!r}, so it cannot be interpolated."
-            )

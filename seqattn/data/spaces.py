@@ -185,31 +185,24 @@ class InstanceStatistics:
         result = cls(np.zeros((N, F)), np.ones((N, F)), np.ones((N, F), dtype=bool))
         for first, rows in row_blocks(source):
             block = slice(first, first + len(rows))
-            result._fill(block, np.asarray(rows, dtype=np.float64), observed[block])
+            rows, cells = np.asarray(rows, dtype=np.float64), observed[block]
+            count = cells.sum(axis=1)
+            divisor = np.maximum(count, 1)
+            low = np.where(count > 0, np.where(cells, rows, np.inf).min(axis=1), 0)
+            high = np.where(count > 0, np.where(cells, rows, -np.inf).max(axis=1), 0)
+            constant = is_rounding_only(low, high)
+            spread = np.where(constant, 1, high - low)
+            # Values are scaled to the range 0 to 1, so that squares do not overflow and a large
+            # level does not reduce the precision.
+            unit = np.where(cells, (rows - low[:, None]) / spread[:, None], 0)
+            mean = _sum_in_order(unit) / divisor
+            squares = np.where(cells, np.square(unit - mean[:, None]), 0)
+            result.mean[block] = np.where(low == high, low, low + spread * mean)
+            result.std[block] = np.where(
+                constant, 1, spread * np.sqrt(_sum_in_order(squares) / divisor)
+            )
+            result.constant[block] = constant
         return result
-
-    def _fill(self, block: slice, rows: Floats, cells: NDArray[np.bool_]) -> None:
-        """Compute the statistics of a block of n sources.
-
-        Args:
-            block: slice of the block along the first axis.
-            rows: (n, S, F) values of the sources.
-            cells: mask (n, S, F) that is True at valid observed cells.
-        """
-        count = cells.sum(axis=1)
-        divisor = np.maximum(count, 1)
-        low = np.where(count > 0, np.where(cells, rows, np.inf).min(axis=1), 0)
-        high = np.where(count > 0, np.where(cells, rows, -np.inf).max(axis=1), 0)
-        constant = is_rounding_only(low, high)
-        spread = np.where(constant, 1, high - low)
-        # Values are scaled to the range 0 to 1, so that squares do not overflow and a large level
-        # does not reduce the precision.
-        unit = np.where(cells, (rows - low[:, None]) / spread[:, None], 0)
-        mean = _sum_in_order(unit) / divisor
-        squares = np.where(cells, np.square(unit - mean[:, None]), 0)
-        self.mean[block] = np.where(low == high, low, low + spread * mean)
-        self.std[block] = np.where(constant, 1, spread * np.sqrt(_sum_in_order(squares) / divisor))
-        self.constant[block] = constant
 
 
 def _sum_in_order(values: Floats) -> Floats:
@@ -301,6 +294,11 @@ class Space(ABC):
         """Return forecasts (..., L, F) with padding after the end of each sequence, if the steps
         say where a sequence ends."""
         return values
+
+    def forecast_lengths(self, values: NDArray[Any], wanted: Integers) -> Integers:
+        """Return the number of steps of each forecast (N, L, F) that is wanted with the given
+        number of steps (N,). A forecast of symbols has its own length, with the end."""
+        return wanted
 
     def text(self, values: NDArray[Any]) -> str:
         """Return the steps (L, F) of a sequence as text, up to its end."""

@@ -61,13 +61,18 @@ def generate_squares(
         n, seed, noise=noise, variable_length=variable_length
     )
     cuts = np.minimum(source_length, lengths - 1)
+    # Two corners determine the direction, and thus all other corners. If only one corner is known,
+    # its two neighbors may follow in either order. The mean of the two neighbors, which is the
+    # center of the square, has the lowest expected error.
+    ideal = _after_cuts(corners, cuts, lengths)
+    ideal[cuts == 1, ::2] = 0.0
     S = int(cuts.max(initial=0))
     return Sequences(
         source=np.where((np.arange(S) < cuts[:, None])[..., None], points[:, :S], 0.0),
         source_lengths=cuts, target=_after_cuts(points, cuts, lengths),
         target_lengths=lengths - cuts, features=FEATURES, ids=tuple(map(str, range(n))),
         labels=tuple(DIRECTIONS[direction] for direction in directions),
-        ideal=_ideal_target(corners, cuts, lengths),
+        ideal=ideal,
     )  # fmt: skip
 
 
@@ -101,16 +106,3 @@ def _after_cuts(points: Floats, cuts: Integers, lengths: Integers) -> Floats:
     steps = np.arange((lengths - cuts).max(initial=0))
     rest = np.take_along_axis(points, np.minimum(cuts[:, None] + steps, 3)[..., None], axis=1)
     return np.where((steps < (lengths - cuts)[:, None])[..., None], rest, 0.0)
-
-
-def _ideal_target(corners: Floats, cuts: Integers, lengths: Integers) -> Floats:
-    """Return the best forecast of the corners from index `cuts` on, given the true corners before
-    this index.
-
-    Two corners determine the direction, and thus all other corners. If only one corner is known,
-    its two neighbors may follow in either order. The mean of the two neighbors, which is the center
-    of the square, has the lowest expected error.
-    """
-    target = _after_cuts(corners, cuts, lengths)
-    target[cuts == 1, ::2] = 0.0
-    return target

@@ -155,8 +155,12 @@ class SeriesStore:
         dtype = np.promote_types(before, array.dtype)
         path = self.folder / name
         if dtype != before:
-            _widen(path, before, dtype)
             self.dtypes[name] = dtype.str
+            if path.exists():  # rewrite the file with the wider dtype
+                wide = path.with_name(f"{path.name}.wide")
+                for _, some in row_blocks(np.memmap(path, dtype=before, mode="r")):
+                    _append_to(wide, np.ascontiguousarray(some, dtype=dtype))
+                wide.replace(path)
         _append_to(path, array.astype(dtype, copy=False))
 
     def series(self, name: str, digests: dict[str, str]) -> Series:
@@ -206,16 +210,6 @@ def _append_to(path: Path, array: NDArray[Any]) -> None:
     if array.size:
         with path.open("ab") as file:
             file.write(array.view(np.uint8).data)  # arrays of dates lack the buffer protocol
-
-
-def _widen(path: Path, before: np.dtype[Any], dtype: np.dtype[Any]) -> None:
-    """Rewrite a file of numbers with a wider dtype."""
-    if not path.exists():
-        return
-    wide = path.with_name(f"{path.name}.wide")
-    for _, some in row_blocks(np.memmap(path, dtype=before, mode="r")):
-        _append_to(wide, np.ascontiguousarray(some, dtype=dtype))
-    wide.replace(path)
 
 
 def open_mapped(folder: Path) -> Series | None:
@@ -346,8 +340,8 @@ def _cache_key(files: Sequence[Path], options: str) -> str:
 
 @contextlib.contextmanager
 def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
-    """Create a folder next to the cache entries. When the context ends, remove the folder unless it
-    was renamed.
+    """Create a folder next to the cache entries, and remove abandoned ones. When the context ends,
+    remove the folder unless it was renamed.
 
     Raises:
         StorageError: if the free disk space is less than twice the size of the files, or if the
@@ -357,7 +351,11 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
     remedy = "Set SEQATTN_CACHE to a folder with more room, or data.cache: never."
     try:
         made.mkdir(parents=True)
-        _remove_abandoned(home)
+        for folder in home.glob("making-*"):
+            with contextlib.suppress(OSError):  # another process may remove the folder first
+                written = max(one.stat().st_mtime for one in (folder, *folder.iterdir()))
+                if time.time() - written > ABANDONED_SECONDS:
+                    shutil.rmtree(folder, ignore_errors=True)
         size, free = sum(file.stat().st_size for file in files), shutil.disk_usage(home).free
         if 2 * size > free:
             raise StorageError(
@@ -369,12 +367,3 @@ def _new_folder(home: Path, files: Sequence[Path]) -> Iterator[Path]:
         raise StorageError(f"{home}: {error.strerror or error}. {remedy}") from None
     finally:
         shutil.rmtree(made, ignore_errors=True)
-
-
-def _remove_abandoned(home: Path) -> None:
-    """Remove incomplete entries that are older than `ABANDONED_SECONDS`."""
-    for folder in home.glob("making-*"):
-        with contextlib.suppress(OSError):  # another process may remove the folder first
-            written = max(one.stat().st_mtime for one in (folder, *folder.iterdir()))
-            if time.time() - written > ABANDONED_SECONDS:
-                shutil.rmtree(folder, ignore_errors=True)

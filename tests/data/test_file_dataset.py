@@ -85,18 +85,6 @@ def test_by_time_whole_sequences_go_by_their_first_step(tmp_path: Path) -> None:
     assert set(splits.validation.ids) == {"s2", "s3"}
 
 
-def test_scaling_is_fitted_on_the_training_part_alone(tmp_path: Path) -> None:
-    splits = loaded(tmp_path, paths(), source_length=2)
-    train = splits.train
-    every = np.concatenate([train.source.reshape(-1, 2), train.target.reshape(-1, 2)])
-    source_space, target_space = DataSpec.of_splits(splits).vectors
-    assert np.allclose(source_space.scaling.shift, every.mean(axis=0))
-    assert np.allclose(target_space.scaling.scale, every.std(axis=0))
-    source, target = splits.test.encode()
-    assert np.allclose(splits.test.decode(np.asarray(target)), splits.test.target)
-    assert not np.allclose(source, splits.test.source)
-
-
 @pytest.mark.parametrize("method", ["standard", "minmax", "robust"])
 def test_a_constant_feature_is_shifted_and_noted(method: str, tmp_path: Path) -> None:
     text = table([(f"s{k}", t, k + t, 0.1) for k in range(10) for t in range(4)])
@@ -250,21 +238,6 @@ def test_a_note_counts_what_was_dropped(tmp_path: Path, cut: Any, expected: str)
     assert note.startswith(f"{expected} (data.missing): s")
 
 
-def test_rows_that_lack_are_missing(tmp_path: Path) -> None:
-    rows = [(f"s{k}", t, k, 10.0 * t) for k in range(10) for t in range(6) if (k, t) != (4, 3)]
-    with pytest.raises(DataError, match="step 4 follows step 2, but steps are 1 apart"):
-        loaded(tmp_path, table(rows), source_length=2, features=["x", "y"])
-    splits = loaded(
-        tmp_path, table(rows), source_length=2, missing="interpolate", features=["x", "y"]
-    )
-    every = {
-        name: part.target[k]
-        for part in (splits.train, splits.validation, splits.test)
-        for k, name in enumerate(part.ids)
-    }
-    assert np.array_equal(every["s4"][:, 1], [20, np.nan, 40, 50], equal_nan=True)
-
-
 @pytest.mark.parametrize("keys", [{}, {"split": {"by": "time"}}, {"validation_path": "v.csv"}])
 def test_an_empty_last_row_of_a_wide_table_is_too_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: Any
@@ -299,17 +272,6 @@ def test_days_without_dashes_are_no_numbers(tmp_path: Path, missing: str) -> Non
     later = [(name, step + 20, x, y) for name, step, x, y in rows]  # 20210149 is no day
     with pytest.raises(DataError, match="step 20210221 follows step 20210151, but steps are 1"):
         loaded(tmp_path, table(later), source_length=2)
-
-
-def test_target_columns_can_differ_from_source_columns(tmp_path: Path) -> None:
-    rows = [(f"s{k}", t, t, 2 * t, "" if t > 2 else -t) for k in range(10) for t in range(5)]
-    splits = loaded(
-        tmp_path, table(rows, "sequence,step,a,b,c"), source_features=["a", "b"],
-        target_features=["c"],
-    )  # fmt: skip
-    assert splits.train.source.shape[1:] == (5, 2)
-    assert splits.train.target.shape[1:] == (3, 1)
-    assert DataSpec.of_splits(splits).source_index_of_target == (-1,)
 
 
 @pytest.mark.parametrize(
@@ -412,27 +374,6 @@ def test_check_says_how_a_file_is_laid_out_and_what_comes_again(
     np.savez(tmp_path / "s.npz", source=np.ones((2, 3, 1)), target=np.zeros((2, 1, 1)))
     done = seqattn("data", "check", "s.npz")
     assert "s.npz: npz, separate source and target, 2 sequences of 3 steps" in done.out
-
-
-def test_what_check_prints_can_be_trained_on(seqattn: Command, tmp_path: Path) -> None:
-    rows = [(f"2001-01-{t:02d}", t % 7 if t != 9 else "") for t in range(1, 29)]
-    (tmp_path / "one.csv").write_text(table(rows, "date,co2"))
-    done = seqattn("data", "check", "one.csv")
-    assert "1 of 28 cells empty" in done.out
-    assert "one.csv: csv, one point per row, all of one sequence, 1 sequence of 28" in done.out
-    section = done.out.partition("config:\n\n")[2]
-    (tmp_path / "c.yaml").write_text(section + "training: {epochs: 1}\nname: one\n")
-    done = seqattn("train", "c.yaml", "--quiet", "--plots", "none")
-    assert done.code == 0, done.err
-    summary = json.loads((tmp_path / "outputs" / "one" / "summary.json").read_text())
-    assert summary["features"] == ["co2"]
-    done = seqattn("predict", tmp_path / "outputs" / "one", "--example", "0", "--steps", "2")
-    lines = [line.split(",")[:2] for line in done.out.splitlines()]
-    # The name of a window has the step at which its target begins.
-    first_step = lines[1][0].partition("@")[2]
-    assert lines[0] == ["sequence", "date"]
-    assert [line[1] for line in lines[1:]] == [first_step, str(np.datetime64(first_step) + 1)]
-    assert any(line.startswith("1 empty cells: interpolated") for line in summary["data"])
 
 
 @pytest.mark.parametrize(

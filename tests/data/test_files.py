@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gc
-import io
 import os
 import re
 import sys
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from seqattn.config import Copy, OwnFile, Polygons, Squares
 from seqattn.data import load_data, tasks
@@ -28,7 +23,7 @@ from seqattn.data.reading import Reading
 from seqattn.data.series import Series, infer_spacing, regularize
 from seqattn.data.spacing import Spacing
 from seqattn.data.tables import long
-from seqattn.data.writing import ForecastSteps, TableWriter, forecast_arrays, write_sequences
+from seqattn.data.writing import ForecastSteps, TableWriter, write_sequences
 from seqattn.errors import DataError, UsageError, install_command
 
 GOOD = "sequence,step,x,y\na,1,0.5,1\na,2,-1,2e-3\nb,0,3,4\n"
@@ -210,13 +205,6 @@ def goes_on(piece: Chunk, steps: int) -> np.ndarray[Any, Any]:
     return ForecastSteps.of_sources(make_sources(series_of(piece), None)).after(steps)
 
 
-def test_dates_are_steps_that_go_on() -> None:
-    piece = read("step,co2\n2001-12-15,370.5\n2001-12-22,371\n", Reading(series=()))
-    assert piece.ids == ("f",)
-    ahead = goes_on(piece, 2)
-    assert [str(step)[:10] for step in ahead[0]] == ["2001-12-29", "2002-01-05"]
-
-
 @pytest.mark.parametrize(
     ("last", "ahead"),
     [
@@ -277,17 +265,6 @@ def test_durations_and_times_of_a_day_are_seconds(kind: Any, tmp_path: Path) -> 
     piece = read_all(tmp_path / "f.parquet", Reading(series=()))
     assert piece.order is not None
     assert piece.order.tolist() == [0, 1.5, 3]
-
-
-def test_times_of_a_zone_are_utc_and_noted(tmp_path: Path) -> None:
-    kind = pa.timestamp("s", "Europe/Berlin")
-    pq.write_table(
-        pa.table({"step": pa.array([0, 3600], kind), "x": [1.0, 2]}), tmp_path / "f.parquet"
-    )
-    piece = read_all(tmp_path / "f.parquet", Reading(series=()))
-    assert piece.order is not None
-    assert piece.order[0] == np.datetime64("1970-01-01")
-    assert piece.notes == ("times in 'step' are read and written as UTC",)
 
 
 def test_a_type_that_is_no_step_is_refused(tmp_path: Path) -> None:
@@ -515,47 +492,6 @@ def test_features_that_an_npz_file_names_are_chosen_by_name(tmp_path: Path) -> N
     assert np.array_equal(separate.target.of(0), values[0][:, [1, 0]])
 
 
-def test_an_archive_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "<f8", "fortran_order": False, "shape": (1, 5 * 2**27, 2)}
-    )
-    file = tmp_path / "bomb.npz"
-    deflate = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
-    first = deflate.compress(header.getvalue()) + deflate.flush(zlib.Z_FULL_FLUSH)
-    zeros = deflate.compress(bytes(2**20)) + deflate.flush(zlib.Z_FULL_FLUSH)
-    count = 5 * 2**9  # 2.5 GiB of nothing; what is behind a full flush depends on nothing before it
-    content = first + count * zeros + deflate.flush()
-    with file.open("wb") as raw, zipfile.ZipFile(raw, "w") as archive:
-        member = zipfile.ZipInfo("source.npy")
-        member.compress_type = zipfile.ZIP_DEFLATED
-        member.file_size = len(header.getvalue()) + count * 2**20
-        member.compress_size = len(content)
-        member.header_offset, member.CRC = (
-            0,
-            0,
-        )  # a wrong checksum: nobody reads to the end, where it is held against the content
-        raw.write(member.FileHeader() + content)
-        archive.filelist.append(member)
-        archive.start_dir, archive._didModify = raw.tell(), True  # type: ignore[attr-defined]
-    with zipfile.ZipFile(file) as archive, archive.open("source.npy") as inside:
-        assert inside.read(len(header.getvalue()) + 3 * 2**20)[-(2**21) :] == bytes(2**21)
-    assert file.stat().st_size < 2**25
-    with pytest.raises(DataError, match="its uncompressed size is 2.5 GiB.*saved as NPY"):
-        read_all(file, XY)
-
-
-def test_a_lying_header_is_refused(tmp_path: Path) -> None:
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2, 2)}
-    )
-    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
-        archive.writestr("source.npy", header.getvalue() + bytes(64))
-    with pytest.raises(DataError, match="is a damaged NPZ file"):
-        read_all(tmp_path / "a.npz", XY)
-
-
 def test_an_npy_file_is_mapped(tmp_path: Path) -> None:
     values = np.random.RandomState(0).randn(5, 3, 2).astype(np.float32)
     values[2, 1:] = np.nan
@@ -614,43 +550,6 @@ def test_what_is_written_is_read_again(task: Any, goes_on: bool, form: str, tmp_
 
 
 # --- anything -------------------------------------------------------------------------------------
-
-ANY_BYTES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-
-
-@ANY_BYTES
-@given(
-    st.binary(max_size=300),
-    st.sampled_from(["csv", "tsv", "jsonl", "npz", "npy", "parquet", "arrow"]),
-)
-def test_any_bytes_are_read_or_refused(raw: bytes, ending: str) -> None:
-    for content in (raw, HEAD.encode() + raw, b'{"source": ' + raw, b"\x93NUMPY\x01\x00" + raw):
-        try:
-            read(content, name=f"f.{ending}")
-        except DataError as error:
-            assert f"f.{ending}" in str(error)
-
-
-@settings(ANY_BYTES, max_examples=100)  # of tables: test_no_file_ends_in_anything_but_words
-@given(st.data())
-def test_good_arrays_with_one_byte_changed_are_read_or_refused(data: st.DataObject) -> None:
-    part = load_data(Squares(n_test=5)).test
-    for form in ("jsonl", "npz", "npy"):
-        content = bytearray(write_sequences(part, form, is_continuation=True)[0])
-        place = data.draw(st.integers(0, len(content) - 1))
-        content[place] = data.draw(st.integers(0, 255))
-        try:
-            read(bytes(content), name=f"f.{form}")
-        except DataError as error:
-            assert f"f.{form}" in str(error)
-
-
-def test_arrays_hold_nan_at_padding() -> None:
-    part = make_sources(series_of(read(GOOD)), None)
-    arrays = forecast_arrays(part, np.ones((2, 3, 2)), with_target=False)
-    assert np.isnan(arrays["source"][1, 1]).all()
-    assert arrays["forecast"].tolist() == np.ones((2, 3, 2)).tolist()
-    assert "target" not in arrays
 
 
 @pytest.mark.filterwarnings("error")

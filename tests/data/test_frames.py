@@ -260,11 +260,6 @@ def test_forecasts_as_a_frame(trained: Path, make: Any, seqattn: Callable[..., E
     np.testing.assert_allclose(plain[["x", "y"]], wanted[["x", "y"]], rtol=1e-6, atol=1e-7)
 
 
-def test_attention_of_a_frame(trained: Path) -> None:
-    maps = quiet(lambda: load(trained).attention(table()))
-    assert maps["cross"].shape == (SERIES, 1, 1, 3, 5)
-
-
 # --- what a frame may hold ------------------------------------------------------------------------
 
 

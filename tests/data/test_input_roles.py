@@ -55,13 +55,6 @@ NINE = [f"s{k}" for k in range(9) for _ in range(2)]
 ONE_ROW_EACH = [f"s{k},{DAY + 31 + k},{k}" for k in range(9)]
 
 
-def test_one_row_of_each_series_is_a_series(seqattn: Run) -> None:
-    train_on_nine(seqattn)
-    write("g.csv", "sequence,step,x", ONE_ROW_EACH)
-    assert ids(seqattn("predict", "outputs/c", "--input", "g.csv")) == NINE
-    assert "series: auto" in Path("outputs/c/config.yaml").read_text()
-
-
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "csv.gz"])
 def test_one_row_of_each_series_in_every_format(seqattn: Run, form: str) -> None:
     train_on_nine(seqattn)
@@ -163,16 +156,6 @@ def test_one_series_stays_one(seqattn: Run) -> None:
     train(seqattn, "data.split.by=time")
     write("g.csv", "id,step,x", [f"7,{DAY},1", f"9,{DAY + 1},2", f"12,{DAY + 2},1"])
     assert ids(seqattn("predict", "outputs/c", "--input", "g.csv")) == ["g", "g"]
-
-
-def test_a_column_that_was_constant_may_tell_series_apart(seqattn: Run) -> None:
-    rows = [f"Oslo,{DAY + t},{t % 5}" for t in range(60)]
-    write("f.csv", "city,step,x", rows)
-    train(seqattn, "data.split.by=time")
-    both = [f"{city},{DAY + t},{t}" for city in ("Oslo", "Bergen") for t in range(9)]
-    write("g.csv", "city,step,x", both)
-    found = ids(seqattn("predict", "outputs/c", "--input", "g.csv"))
-    assert found == ["Oslo", "Oslo", "Bergen", "Bergen"]
 
 
 def test_a_column_that_was_left_out_need_not_be_there(seqattn: Run) -> None:

@@ -158,9 +158,3 @@ def test_a_folder_name_adds_a_column_beside_one_of_the_file() -> None:
     found = read_all(path, Reading(series=("station",), time=("t",)))
     assert found.ids == ("A",)
     assert set(found.points.of(0)[:, found.points.features.index("year")]) == {1999.0}
-
-
-def test_one_negative_value_beside_a_lower_one_is_a_value() -> None:
-    values = [*range(25), -9, -21]
-    write("a.csv", "t,x", *(f"{t},{x}" for t, x in enumerate(values)))
-    assert read_all(Path("a.csv"), Reading(time=("t",))).points.values.min() == -21

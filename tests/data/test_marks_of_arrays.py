@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from seqattn.data.chunk import Chunk
 from seqattn.data.files import read_all, read_chunks
 from seqattn.data.reading import Reading
-from seqattn.data.sentinels import SENTINELS, _FeatureCounts
 from seqattn.errors import AmbiguousData
 
 
@@ -69,42 +66,3 @@ def test_a_distant_number_of_a_training_file_is_a_question(write: Writer, tmp_pa
     (note,) = {note for chunk in read_chunks(file, Reading(is_training=False))
                for note in chunk.notes}  # fmt: skip
     assert "it is read as a value" in note
-
-
-@EACH
-def test_a_number_among_others_is_no_question(write: Writer, tmp_path: Path) -> None:
-    """The values lie between -2000 and 390, and the target writer adds 2000 to the source."""
-    values = with_mark() * 100 - 2000
-    values[values < -2000] = -999
-    file = write(tmp_path / "x", values)
-    assert (points(read_all(file, Reading(is_training=True))) == -999).sum() >= 2
-    chunks = read_chunks(file, Reading(is_training=False))
-    assert not any("-999" in note for chunk in chunks for note in chunk.notes)
-
-
-@given(
-    st.lists(
-        st.lists(
-            st.sampled_from([*SENTINELS, 0.0, 1.5, -9.5, 998.0, 1000.0, -1e5, 1e6, np.nan]),
-            max_size=12,
-        ),
-        max_size=4,
-    ),
-    st.sampled_from([np.float32, np.float64]),
-)
-def test_counts_are_those_of_all_values_together(chunks: list[list[float]], dtype: Any) -> None:
-    counts = _FeatureCounts()
-    for chunk in chunks:
-        counts.add(np.array(chunk, dtype))
-    every = [float(dtype(x)) for chunk in chunks for x in chunk if not np.isnan(x)]
-    marks = {float(dtype(mark)) for mark in SENTINELS}
-    others = [x for x in every if x not in marks]
-    for i, mark in enumerate(SENTINELS):
-        below, above = [x for x in others if x < mark], [x for x in others if x > mark]
-        assert counts.count[i] == every.count(float(dtype(mark)))
-        assert (counts.lower[i], counts.higher[i]) == (len(below), len(above))
-        if others:
-            assert counts.highest_below[i] == max(below, default=-np.inf)
-            assert counts.lowest_above[i] == min(above, default=np.inf)
-    assert counts.low == min(others, default=np.inf)
-    assert counts.high == max(others, default=-np.inf)

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
@@ -27,8 +25,8 @@ from seqattn.data.least_squares import least_squares
 from seqattn.data.scoring import ErrorSums
 from seqattn.errors import DataError
 from seqattn.models import SampledActions, build_model
-from seqattn.training import Batch, batches, to_tensors
-from seqattn.training.batches import DataLoader, stack_batches
+from seqattn.training import Batch, to_tensors
+from seqattn.training.batches import stack_batches
 from seqattn.training.objective import (
     AutogradLoss,
     ManualBackwardLoss,
@@ -36,7 +34,7 @@ from seqattn.training.objective import (
     reinforce_loss,
     validate,
 )
-from tests.conftest import in_spaces_of, whole
+from tests.conftest import whole
 
 N, S, T, F = 23, 3, 5, 2
 MODEL = Recurrent.model_validate({"hidden_dim": 3, "attention": {"score": "dot"}})
@@ -265,30 +263,6 @@ def values_of(seed: int, n: int = 30) -> np.ndarray[Any, Any]:
     return values
 
 
-@pytest.mark.parametrize("missing", ["cells", "rows"])
-def test_what_a_file_lacks_stays_missing(tmp_path: Path, missing: str) -> None:
-    values = values_of(1)
-    if missing == "rows":
-        values[np.isnan(values).any(axis=2)] = np.nan
-    text = text_of(values, 6)
-    if missing == "rows":
-        text = "\n".join(line for line in text.splitlines() if not line.endswith(",,")) + "\n"
-    (tmp_path / "f.csv").write_text(text)
-    splits = load_data(OwnFile.model_validate({
-        "path": str(tmp_path / "f.csv"), "source_length": 3, "missing": "interpolate",
-    }))  # fmt: skip
-    for part in (splits.train, splits.validation, splits.test):
-        for k, name in enumerate(part.ids):
-            target = values[int(name[1:]), 3:]
-            last = ~np.isnan(target).all(axis=1)
-            steps = int(np.flatnonzero(last)[-1]) + 1 if missing == "rows" and last.any() else 3
-            if missing == "rows" and not last.any():
-                continue
-            assert np.array_equal(part.target[k, :steps], target[:steps], equal_nan=True)
-            assert np.array_equal(part.target_cells[k, :steps], ~np.isnan(target[:steps]))
-    assert to_tensors(splits.train).target.isfinite().all()
-
-
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
 def test_a_part_without_an_observed_target_is_refused(tmp_path: Path, part: str) -> None:
     keys = {"source_length": 3, "missing": "interpolate", "scaling": "none"}
@@ -312,86 +286,3 @@ def test_a_feature_that_cannot_be_learned_is_refused(tmp_path: Path) -> None:
     keys = {"path": str(tmp_path / "f.csv"), "source_length": 3, "missing": "interpolate"}
     with pytest.raises(DataError, match="the train part has no observed 'y' in its targets"):
         load_data(OwnFile.model_validate(keys))
-
-
-def test_a_cache_trains_on_the_cells_that_memory_trains_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = values_of(3, 48)
-    names = [f"s{k}" for k in range(48)]
-    for name, rows in (
-        ("train", slice(0, 32)),
-        ("validation", slice(32, 40)),
-        ("test", slice(40, 48)),
-    ):
-        part = values[rows]
-        pq.write_table(pa.table({
-            "sequence": np.repeat(names[rows], 6), "step": np.tile(np.arange(6), len(part)),
-            "x": pa.array(part[..., 0].ravel(), from_pandas=True),
-            "y": pa.array(part[..., 1].ravel(), from_pandas=True),
-        }), tmp_path / f"{name}.parquet")  # fmt: skip
-    keys = {
-        "path": str(tmp_path / "train.parquet"), "source_length": 3, "missing": "interpolate",
-        "validation_path": str(tmp_path / "validation.parquet"),
-        "test_path": str(tmp_path / "test.parquet"),
-    }  # fmt: skip
-    monkeypatch.setattr(batches, "MAX_RESIDENT", 0)
-    in_memory, on_disk = (
-        load_data(OwnFile.model_validate({**keys, "cache": cache})) for cache in ("never", "always")
-    )
-    assert np.array_equal(on_disk.test.target, in_memory.test.target, equal_nan=True)
-    loaders = [DataLoader([batches.batch_of(data.train)], 8, None)
-             for data in (on_disk, in_memory)]  # fmt: skip
-    assert [type(loader.sequences) for loader in loaders] == [batches.GatheredBatch, batches.Batch]
-    fetches = [loader.shuffled([1], 0) for loader in loaders]
-    for step in range(4):
-        one, other = (fetch(step) for fetch in fetches)
-        assert one.target_keep is not None and other.target_keep is not None
-        assert torch.equal(one.target_keep, other.target_keep)
-        assert torch.equal(one.target, other.target)
-        assert torch.equal(one.loss_counts, other.loss_counts)
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.integers(0, 10**6), st.integers(8, 28), st.booleans())
-def test_no_value_tells_of_what_lies_before_it(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, row: int, relative: bool
-) -> None:
-    """Whatever is changed in a later part changes nothing of the parts before it; whatever is
-    changed in a series changes no source that ends before, and nothing that is fed before."""
-    numbers = np.random.default_rng(seed)
-    values = numbers.normal(size=(2, 60))
-    values[numbers.random(values.shape) < 0.3] = np.nan
-    values[:, ::6] = 1.0
-    later = values.copy()
-    at = int(numbers.choice([row, 48]))  # in the training part, or where another begins
-    later[:, at:] = np.where(numbers.random((2, 60 - at)) < 0.3, np.nan, 9.0)
-    later[:, ::6] = np.where(np.arange(0, 60, 6) < at, values[:, ::6], 2.0)
-    found = []
-    for each in (values, later):
-        file = tmp_path_factory.mktemp("f") / "f.csv"
-        rows = [
-            f"{k},{t},{'' if np.isnan(v) else v}" for k in (0, 1) for t, v in enumerate(each[k])
-        ]
-        file.write_text("\n".join(["sequence,step,x", *rows]) + "\n")
-        found.append(load_data(OwnFile.model_validate({
-            "path": str(file), "window": {"source": 5, "target": 3}, "missing": "interpolate",
-            "split": {"by": "time", "validation": 0.2, "test": 0.2}, "relative": relative,
-        })))  # fmt: skip
-    one, other = found
-    if at == 48:
-        for name in ("train", "validation"):
-            a, b = (to_tensors(getattr(each, name)) for each in found)
-            assert torch.equal(a.source, b.source) and torch.equal(a.target, b.target)
-        return
-    both = [dict(zip(each.train.ids, range(len(each.train)), strict=True)) for each in found]
-    # The scaling of the first knows of all that trains.
-    fed = [in_spaces_of(each.train, one.train).encode() for each in found]
-    for name, i in both[0].items():
-        begins = int(name.partition("@")[2])
-        if begins > at or name not in both[1]:
-            continue
-        j = both[1][name]
-        assert np.array_equal(fed[0][0][i], fed[1][0][j])
-        assert np.array_equal(fed[0][1][i][: at - begins], fed[1][1][j][: at - begins])
-    assert len(other.train)

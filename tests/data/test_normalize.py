@@ -33,7 +33,6 @@ from seqattn.data.sequences import Floats
 from seqattn.data.spaces import InstanceStatistics
 from seqattn.errors import ConfigError
 from seqattn.experiments.compare import run_comparison
-from seqattn.experiments.verify_resume import verify_resume
 from seqattn.report.content import run_content
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel, to_tensors
@@ -287,16 +286,6 @@ def test_report_and_doctor_speak_of_the_same_losses(run: tuple[RunFolder, Loaded
     assert not content["notices"]
 
 
-def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
-    np.save(tmp_path / "points.npy", series(40, 15))
-    found = verify_resume(
-        a_run(tmp_path / "points.npy", "training.checkpoint_seconds=0"), tmp_path, stops=3,
-        message=lambda line: None,
-    )  # fmt: skip
-    assert found.difference is None
-    assert found.compared > 5
-
-
 def test_a_checkpoint_says_whether_sources_are_normalized(
     run: tuple[RunFolder, LoadedModel],
 ) -> None:
@@ -427,23 +416,6 @@ def test_a_cache_is_scaled_as_memory_is(tmp_path: Path) -> None:
         cached.train.encode(np.float32), filed.train.encode(np.float32), strict=True
     ):
         assert one.tobytes() == other.tobytes()
-
-
-def test_a_run_from_the_cache_is_one_from_memory(tmp_path: Path) -> None:
-    points = series(100, 15)
-    losses = []
-    for name, first, last in (("train", 0, 60), ("validation", 60, 80), ("test", 80, 100)):
-        (tmp_path / name).mkdir()
-        pq.write_table(table_of(points[first:last], first), tmp_path / name / "p.parquet")
-    for cache, end in (("always", ""), ("never", "/p.parquet")):
-        paths = [f"data.{key}={tmp_path / part}{end}" for key, part in (
-            ("path", "train"), ("validation_path", "validation"), ("test_path", "test"))]  # fmt: skip
-        config = a_run(tmp_path, *paths, f"data.cache={cache}", "data.source_length=null",
-                       "data.target_length=3", f"name={cache}")  # fmt: skip
-        folder, summary = experiments.train_one(config, tmp_path, plots=False)
-        rows = [row.as_row()[1:4] for row in folder.read_metrics()]
-        losses.append([*np.ravel(rows), summary["test_loss"]])
-    assert losses[0] == losses[1]
 
 
 # --- the config -----------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from seqattn.data.reading import Reading
 from tests.fixtures.make_real import FILES, content
 from tests.real_files import (
-    ANY,
     FOLDER,
-    Case,
     load_cases,
     options_of,
-    report_mistakes,
     target_mistakes,
 )
 
@@ -30,65 +25,6 @@ FLAGS = {
     "series", "time", "features", "ignore", "na_values", "decimal", "thousands", "delimiter",
     "time_format", "comment", "skip_rows", "encoding", "layout", "one_hot",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Report:
-    reading: Reading
-    ignored: dict[str, str]
-    sequences: int
-    rows: int
-    frequency: str | None
-    notes: tuple[str, ...] = field(default=())
-
-
-def first(expected: Any, otherwise: Any) -> Any:
-    """One of the values that are allowed."""
-    if expected == ANY:
-        return otherwise
-    return expected[0] if isinstance(expected, list) else expected
-
-
-def as_expected(case: Case) -> Report:
-    """The report of a reader that does all that is expected."""
-    e = case.expected
-    features = e.get("features", ANY)
-    if isinstance(features, int):
-        features = [f"f{k}" for k in range(features)]
-    series = e.get("series", ANY)
-    return Report(
-        Reading(
-            series=() if series == ANY else tuple(series),
-            time=tuple(filter(None, (first(e.get("time", ANY), "t") or "").split(","))),
-            features=() if features == ANY else tuple(features),
-        ),
-        {name: str(first(words, "why")) for name, words in e.get("ignored", {}).items()},
-        first(e.get("sequences", ANY), 1),
-        first(e.get("rows", ANY), 1),
-        first(e.get("frequency", ANY), "1"),
-        tuple(str(first(words, "")) for words in e.get("notes", ())),
-    )
-
-
-@pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case.name)
-def test_a_perfect_report_has_no_mistakes_and_each_change_is_one(case: Case) -> None:
-    report, e = as_expected(case), case.expected
-    assert report_mistakes(report, e) == []
-    changed: dict[str, Report] = {
-        "series": replace(report, reading=replace(report.reading, series=("other",))),
-        "time": replace(report, reading=replace(report.reading, time=("other",))),
-        "features": replace(report, reading=replace(report.reading, features=("one", "more") * 30)),
-        "ignored": replace(report, ignored={"other": "constant"}),
-        "sequences": replace(report, sequences=report.sequences + 1),
-        "rows": replace(report, rows=report.rows + 1),
-        "frequency": replace(report, frequency="17 fortnights"),
-        "notes": replace(report, notes=()),
-    }
-    for key, wrong in changed.items():
-        can_be_wrong = e.get("ignored") is not None if key == "ignored" else e.get(key, ANY) != ANY
-        if key == "notes":
-            can_be_wrong = bool(e.get("notes"))
-        assert bool(report_mistakes(wrong, e)) == can_be_wrong, key
 
 
 def test_targets_out_of_range_or_falling_are_mistakes() -> None:

@@ -73,50 +73,6 @@ def spacing_of(*series: Any, trained: Frequency | None = None) -> tuple[Any, Any
     return order, offsets, Spacing.infer(order, offsets, trained)
 
 
-@calendars
-def test_forecasts_go_on_in_the_series_own_calendar(dates: Dates, words: str) -> None:
-    """From wherever a series ends: a business-day series on a Friday and on a Monday, too."""
-    every = dates(40).astype("datetime64[us]")
-    for n in range(8, 30):
-        order, offsets, spacing = spacing_of(every[:n])
-        assert str(spacing.frequency(0)) == words
-        assert (spacing.distances(order, offsets) == 1).all()
-        assert np.array_equal(ForecastSteps(order[-1:], spacing).after(10)[0], every[n : n + 10])
-
-
-@calendars
-def test_gaps_are_seen_and_their_rows_named(dates: Dates, words: str) -> None:
-    every = dates(30).astype("datetime64[us]")
-    kept = np.delete(every, [11, 12, 20])
-    order, offsets, spacing = spacing_of(kept)
-    assert str(spacing.frequency(0)) == words
-    steps = spacing.distances(order, offsets)
-    assert np.flatnonzero(steps != 1).tolist() == [10, 17]
-    assert steps[[10, 17]].tolist() == [3, 2]
-    lacking = spacing.step_after(np.zeros(3, dtype=int), order[[10, 10, 17]], np.array([1, 2, 1]))
-    assert np.array_equal(lacking, every[[11, 12, 20]])
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(sorted(CALENDARS)), st.integers(9, 25)), min_size=1, max_size=5
-    )
-)
-def test_each_series_has_its_own(chosen: list[tuple[str, int]]) -> None:
-    series = [CALENDARS[name][0](n).astype("datetime64[us]") for name, n in chosen]
-    order, offsets, spacing = spacing_of(*series)
-    assert [str(spacing.frequency(k)) for k in range(len(chosen))] == [
-        CALENDARS[name][1] for name, _ in chosen
-    ]
-    assert (spacing.distances(order, offsets) == 1).all()
-    for k, (one, alone) in enumerate(zip(series, map(spacing_of, series), strict=True)):
-        assert spacing.frequency(k) == alone[2].frequency(0)
-        assert spacing.steps_after(one[-1:].repeat(len(chosen)), 3)[k].tolist() == (
-            alone[2].steps_after(one[-1:], 3)[0].tolist()
-        )
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     st.integers(-50, 50), st.sampled_from([1, 2, 7, 0.1, 0.25]),
@@ -217,34 +173,6 @@ def test_series_of_different_spacings_get_no_rows_that_none_of_them_lacks(tmp_pa
         assert any("different spacings, each its own" in note for note in splits.notes)
 
 
-def test_months_without_dashes_are_no_numbers(tmp_path: Path, seqattn: Command) -> None:
-    """From 200112 to 200201 is a month; 88 rows between would be invented."""
-    steps = [100 * year + month for year in (2001, 2002) for month in range(1, 13)]
-    for missing in ("refuse", "interpolate"):
-        splits = loaded(tmp_path, table(*[steps] * 9), missing=missing)
-        assert "'step' is read as dates without dashes" in " ".join(splits.notes)
-        assert splits.split[0][2:] == ("2001-01-01", "2002-12-01")
-    loaded(tmp_path, table(*[steps[:12]] * 9))
-    (tmp_path / "f.csv").write_text(table(*[steps] * 9))
-    done = seqattn("data", "check", tmp_path / "f.csv")
-    assert "time: step" in done.out
-    assert "step: 2001-01-01 to 2002-12-01, spacing 1 month" in done.out
-
-
-def test_one_file_is_no_two_parts(tmp_path: Path) -> None:
-    text = table(*[range(8)] * 9)
-    for name in ("train", "validation", "test"):
-        (tmp_path / f"{name}.csv").write_text(text.replace("s0", name))
-    paths = {f"{name}_path": str(tmp_path / f"{name}.csv") for name in ("validation", "test")}
-    described = {"path": str(tmp_path / "train.csv"), "source_length": 3, **paths}
-    load_data(OwnFile.model_validate(described))
-    (tmp_path / "test.csv").write_text(text.replace("s0", "train"))
-    with pytest.raises(
-        DataError, match=r"test.csv: has the same content as .*train.csv, which belongs"
-    ):
-        load_data(OwnFile.model_validate(described))
-
-
 def test_dates_that_skip_unevenly_are_refused_and_jittered_times_are_noted(tmp_path: Path) -> None:
     odd = np.datetime64("2001-01-01") + np.cumsum([2, 3, 4, 2, 5, 2, 3, 4, 5, 4])
     for missing in ("refuse", "interpolate"):
@@ -253,54 +181,6 @@ def test_dates_that_skip_unevenly_are_refused_and_jittered_times_are_noted(tmp_p
     times = np.datetime64("2001-01-01T00:00:00") + np.cumsum([60, 61, 59, 60, 62, 58, 63])
     splits = loaded(tmp_path, table(*[times] * 9))
     assert any("are not evenly spaced ('s" in note for note in splits.notes)
-
-
-@pytest.mark.parametrize("last", ["2001-08-03", "2001-08-06"])  # a Friday, a Monday
-def test_a_run_forecasts_business_days(seqattn: Command, tmp_path: Path, last: str) -> None:
-    """Trained, and asked with few rows, with many, and for a test sequence."""
-    days = np.arange("2001-03-01", "2001-12-01", dtype="datetime64[D]")
-    days = days[np.is_busday(days)]
-    Path("f.csv").write_text("step,x\n" + "".join(f"{d},{k % 5}\n" for k, d in enumerate(days)))
-    Path("c.yaml").write_text(
-        "name: c\ndata: {kind: file, path: f.csv, series: null, window: {source: 4, target: 3},"
-        " split: {by: time}}\nmodel: {hidden_dim: 2}\ntraining: {epochs: 1}\n"
-    )
-    assert seqattn("train", "c.yaml", "--quiet", "--plots", "none").code == 0
-    end = np.datetime64(last)
-    expected = [str(np.busday_offset(end, k)) for k in (1, 2, 3)]
-    for rows in (4, 30):
-        given = days[days <= end][-rows:]
-        Path("g.csv").write_text("step,x\n" + "".join(f"{d},{k}\n" for k, d in enumerate(given)))
-        done = seqattn("predict", "outputs/c", "--input", "g.csv")
-        assert [line.split(",")[1] for line in done.out.splitlines()[1:]] == expected
-    done = seqattn("predict", "outputs/c")
-    for name, *steps in zip(*[iter(line.split(",")[:2] for line in done.out.splitlines()[1:])] * 3,
-                            strict=True):  # fmt: skip
-        begins = np.datetime64(name[0].partition("@")[2])
-        forecast_steps = [name[1], *(step for _, step in steps)]
-        assert forecast_steps == [str(np.busday_offset(begins, k)) for k in range(3)]
-    Path("g.csv").write_text(Path("g.csv").read_text().replace(f"{given[-3]},", "2001-07-07,"))
-    done = seqattn("predict", "outputs/c", "--input", "g.csv")
-    assert done.code == 3
-
-
-def test_times_that_cannot_go_on_are_counted_or_refused(seqattn: Command, tmp_path: Path) -> None:
-    Path("f.csv").write_text(table(*[range(7)] * 9))
-    Path("c.yaml").write_text(
-        "name: c\ndata: {kind: file, path: f.csv, source_length: 5}\nmodel: {hidden_dim: 2}\n"
-        "training: {epochs: 1}\n"
-    )
-    assert seqattn("train", "c.yaml", "--quiet", "--plots", "none").code == 0
-    times = np.datetime64("2001-01-01T00:00:00") + np.cumsum([60, 61, 59, 60, 62])
-    hours = CALENDARS["hourly"][0](5)
-    Path("g.csv").write_text(table(times, hours))
-    done = seqattn("predict", "outputs/c", "--input", "g.csv")
-    steps = [line.split(",")[1] for line in done.out.splitlines()[1:]]
-    assert steps == ["1", "2", "2023-12-31T03:00:00", "2023-12-31T04:00:00"]
-    assert "not evenly spaced" in " ".join(done.err.split())
-    done = seqattn("predict", "outputs/c", "--input", "g.csv", "--output", "g.parquet")
-    assert done.code == 3
-    assert "sequence 's0': its dates are not evenly spaced" in " ".join(done.err.split())
 
 
 # --- check, and many files ------------------------------------------------------------------------
@@ -330,41 +210,6 @@ def test_what_check_proposes_fits_how_rows_follow_each_other(
         import yaml
 
         load_data(OwnFile.model_validate(yaml.safe_load(section)["data"]))
-
-
-@settings(max_examples=10, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([0, 0, 0, 4, 7]), st.integers(0, 2), st.integers(0, 2)),
-        min_size=6, max_size=6,
-    )
-)  # fmt: skip
-def test_series_are_the_same_however_they_lie_in_files(
-    tmp_path_factory: pytest.TempPathFactory, homes: list[tuple[int, int, int]]
-) -> None:
-    """Six series of 10 points in three files: the first points of each in one, the rest in one."""
-    home = tmp_path_factory.mktemp("d")
-    rows: list[list[tuple[str, int]]] = [[], [], []]
-    for k, (cut, first, second) in enumerate(homes):
-        for t in range(10):
-            rows[first if t < cut else second].append((f"s{k}", t))
-    for k, mine in enumerate(rows):
-        if mine:
-            pq.write_table(pa.table({
-                "sequence": [name for name, _ in mine], "step": [t for _, t in mine],
-                "x": [float(10 * int(name[1:]) + t) for name, t in mine],
-            }), home / f"part-{k}.parquet")  # fmt: skip
-    for cache in ("never", "always"):
-        splits = load_data(OwnFile.model_validate({
-            "path": str(home), "target_length": 1, "split": {"validation": 0.3, "test": 0.3},
-            "cache": cache,
-        }))  # fmt: skip
-        found = {
-            name: [*source[:, 0], *target[:, 0]]
-            for part in (splits.train, splits.validation, splits.test)
-            for name, source, target in zip(part.ids, part.source, part.target, strict=True)
-        }
-        assert found == {f"s{k}": [10.0 * k + t for t in range(10)] for k in range(6)}
 
 
 def test_a_time_that_comes_again_in_a_file_further_on_is_refused(tmp_path: Path) -> None:

@@ -172,16 +172,3 @@ def test_words_among_parts_of_a_date_are_named(tmp_path: Path) -> None:
     text = table([f"20{k},01:00" for k in range(10, 20)], "year,hour,x")
     with pytest.raises(DataError, match=r"line 2, column 'month' contains '01:00', not a number"):
         read(tmp_path, text.replace("hour", "month"), time=("year", "month"))
-
-
-@pytest.mark.parametrize(
-    ("form", "minutes"), [("%Y%m%d%H", 60), ("%Y%m%d%H%M", 10), ("%Y%m%d%H%M%S", 10)]
-)
-def test_digits_of_dates_and_times_are_dates(tmp_path: Path, form: str, minutes: int) -> None:
-    """Before, the hours 24 to 99 of each day were missing rows."""
-    times = [START + timedelta(minutes=minutes * k) for k in range(200)]
-    chunk = read(tmp_path, table([time.strftime(form) for time in times]))
-    assert chunk.order is not None
-    assert chunk.order.tolist() == times
-    assert chunk.style.time_formats == (form,)
-    assert "'t' is read as dates without dashes" in chunk.notes

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 import seqattn as seqattn_api
 from seqattn import experiments
 from seqattn.config import as_plain, config_differences, leaves, resolve, to_yaml
-from seqattn.data import DataSpec, load_data
+from seqattn.data import load_data
 from seqattn.data.units import check_units, unit_in_name, with_unit
 from seqattn.errors import ConfigError, DataError
 from seqattn.plots.run_pictures import predictions_picture
@@ -157,11 +157,6 @@ def test_a_label_does_not_repeat_the_unit_of_the_name() -> None:
 def test_the_checkpoint_and_the_summary_have_them(run: RunFolder) -> None:
     assert load_model(run.best).spec.units == UNITS
     assert run.read_summary()["units"] == UNITS
-
-
-def test_a_checkpoint_holds_units(run: RunFolder) -> None:
-    spec = load_model(run.best).spec
-    assert DataSpec.from_plain(json.loads(json.dumps(spec.as_plain()))).units == UNITS
 
 
 def test_a_run_goes_on_with_other_units(seqattn: Command, run: RunFolder) -> None:

@@ -184,15 +184,15 @@ def _number_column(
     if found is None:
         example = decorated_example(sample)
         return replace(words, decorated=example) if example else None
-    sql = f"({found.numeral.sql(words.text)})"
+    numeral, either = found
+    sql = f"({numeral.sql(words.text)})"
     if marks := na_numbers(reading):  # `cleaned_text` knows them only in plain notation
         is_mark = f"COALESCE({sql} IN {_sql_list(marks)}, false)"
         words = replace(words, text=f"(CASE WHEN NOT {is_mark} THEN {words.text} END)")
         sql = f"(CASE WHEN NOT {is_mark} THEN {sql} END)"
     return replace(
         words, kind="number", sql=sql, bad=bad_cells(table, words.text, sql),
-        decimal=found.numeral.decimal, thousands=found.numeral.thousands,
-        either=found.example if found.other else "", note=found.numeral.note,
+        decimal=numeral.decimal, thousands=numeral.thousands, either=either, note=numeral.note,
     )  # fmt: skip
 
 

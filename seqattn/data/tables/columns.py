@@ -191,21 +191,6 @@ NUMERALS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class NumeralMatch:
-    """The notation of the numbers of a column.
-
-    Attributes:
-        numeral: the notation.
-        other: another notation that matches and gives different numbers, or None.
-        example: an ambiguous cell, or "" if `other` is None.
-    """
-
-    numeral: Numeral
-    other: Numeral | None = None
-    example: str = ""
-
-
 def allowed_numerals(reading: Reading) -> Iterator[Numeral]:
     """Yield the notations that the reading allow."""
     for numeral in NUMERALS:
@@ -220,8 +205,11 @@ def allowed_numerals(reading: Reading) -> Iterator[Numeral]:
 
 def find_numeral(
     table: Table, text: str, n: int, reading: Reading, min_share: float
-) -> NumeralMatch | None:
+) -> tuple[Numeral, str] | None:
     """Detect the notation of the numbers of a column. Return None if too few cells are numbers.
+
+    Returns:
+        the notation, and a cell that another notation reads as another number, or "".
 
     Args:
         table: the rows.
@@ -239,20 +227,13 @@ def find_numeral(
     best_count = max(counts, default=0)
     if not numerals or best_count < min_share * n or best_count == 0:
         return None
-    best = numerals[counts.index(best_count)]
-    if best == PLAIN and (point := ambiguous_point(table, text, reading)):
-        return NumeralMatch(best, GERMAN, point)
-    other = None
-    if best == Numeral(",", "") and Numeral(".", ",") in numerals:
-        american = Numeral(".", ",")
-        if counts[numerals.index(american)] == best_count:
-            other = american
-    (example,) = (
-        table.one(f"SELECT any_value({text}) FROM {ROWS} WHERE contains({text}, ',')")
-        if other
-        else ("",)
-    )
-    return NumeralMatch(best, other, example or "")
+    best, example = numerals[counts.index(best_count)], ""
+    by_numeral = dict(zip(numerals, counts, strict=True))
+    if best == PLAIN:
+        example = ambiguous_point(table, text, reading)
+    elif best == Numeral(",", "") and by_numeral.get(Numeral(".", ",")) == best_count:
+        (example,) = table.one(f"SELECT any_value({text}) FROM {ROWS} WHERE contains({text}, ',')")
+    return best, example or ""
 
 
 def ambiguous_point(table: Table, text: str, reading: Reading) -> str:

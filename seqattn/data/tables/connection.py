@@ -102,8 +102,11 @@ def _database() -> duckdb.DuckDBPyConnection:
     import duckdb
 
     process = os.getpid()
-    if process in _databases and not _is_usable(_databases[process]):
-        del _databases[process]
+    if process in _databases:
+        try:
+            _databases[process].cursor().execute("SELECT 1").fetchall()
+        except duckdb.Error:  # a fatal error, for example from a damaged file, made it unusable
+            del _databases[process]
     if process not in _databases:
         folder = tempfile.mkdtemp(prefix="seqattn-")
         atexit.register(remove_folders)
@@ -119,18 +122,6 @@ def _database() -> duckdb.DuckDBPyConnection:
             }
         )
     return _databases[process]
-
-
-def _is_usable(database: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether a database can still execute queries. A fatal error, for example from a
-    damaged file, makes a database unusable."""
-    import duckdb
-
-    try:
-        database.cursor().execute("SELECT 1").fetchall()
-    except duckdb.Error:
-        return False
-    return True
 
 
 def remove_folders() -> None:

@@ -104,6 +104,9 @@ class LongTable:
 
         Args:
             whole: whether to yield all sequences as one chunk.
+
+        Raises:
+            DataError: if a sequence has two groups or no group.
         """
         table, group, series = self.table, self.reading.group, self.reading.series
         notes = self._sort()
@@ -118,7 +121,24 @@ class LongTable:
             f" FROM {SORTED} GROUP BY {keys}'' ORDER BY min({ROW})"
         ).fetchnumpy()
         lengths = np.asarray(found["n"]).astype(np.int64)
-        groups = None if group is None else self._groups(group, found)
+        groups = None
+        if group is not None:
+            several = np.flatnonzero(np.asarray(found["grps"]) > 1)
+            if several.size:
+                name = str(found["series"][several[0]])
+                words = table.query(
+                    f"SELECT DISTINCT grp FROM {SORTED} WHERE {self.id_sql} = {literal(name)}"
+                    " ORDER BY 1 LIMIT 2"
+                )
+                raise DataError(
+                    f"{table.name}: series {name!r} has the groups {words[0][0]!r} and"
+                    f" {words[1][0]!r} in column {group!r}; it may have one."
+                )
+            without = np.flatnonzero(np.ma.getmaskarray(found["grp"]))
+            if without.size:
+                line = table.line(int(found["first_row"][without[0]]))
+                raise DataError(f"{table.name}: {line}, column {group!r} is empty.")
+            groups = tuple(map(str, found["grp"]))
         ids = tuple(map(str, found["series"])) if series else (Path(table.name).stem or "series",)
         parts = None
         if len(series) > 1:
@@ -145,35 +165,6 @@ class LongTable:
                 reading=self.reading, id_parts=None if parts is None else parts[first:last],
             )  # fmt: skip
         marks.check()
-
-    def _groups(self, group: str, found: dict[str, Any]) -> tuple[str, ...]:
-        """Return the group of each sequence.
-
-        Args:
-            group: name of the column with the group.
-            found: for each sequence, one group (grp), the number of groups (grps) and the first
-                row.
-
-        Raises:
-            DataError: if a sequence has two groups or no group.
-        """
-        table = self.table
-        several = np.flatnonzero(np.asarray(found["grps"]) > 1)
-        if several.size:
-            name = str(found["series"][several[0]])
-            words = table.query(
-                f"SELECT DISTINCT grp FROM {SORTED} WHERE {self.id_sql} = {literal(name)}"
-                " ORDER BY 1 LIMIT 2"
-            )
-            raise DataError(
-                f"{table.name}: series {name!r} has the groups {words[0][0]!r} and"
-                f" {words[1][0]!r} in column {group!r}; it may have one."
-            )
-        without = np.flatnonzero(np.ma.getmaskarray(found["grp"]))
-        if without.size:
-            line = table.line(int(found["first_row"][without[0]]))
-            raise DataError(f"{table.name}: {line}, column {group!r} is empty.")
-        return tuple(map(str, found["grp"]))
 
     def _sort(self) -> tuple[str, ...]:
         """Create the view `SORTED` of the rows with their positions, and return notes for the user.
@@ -293,10 +284,12 @@ class LongTable:
 def _feature_sql(
     table: Table, reading: Reading, columns: Mapping[str, Column], numbers: Sequence[str]
 ) -> dict[str, str]:
-    """Return the SQL expression of each feature by name.
+    """Return the SQL expression of each feature by name. Features of a one-hot column are the words
+    in the reading, or all words if the reading contains none for this column.
 
     Raises:
-        DataError: if a feature column contains words.
+        DataError: if a feature column contains words, or if a one-hot column contains a word that
+            is not in the reading.
     """
     features = {name: columns[name].sql for name in numbers}
     for name in numbers:
@@ -310,39 +303,27 @@ def _feature_sql(
             )
             raise DataError(f"{table.name}: {word}. Correct the cell; or, {advice}.")
     for name in reading.one_hot:
-        text = columns[name].text
-        for word in _one_hot_words(table, name, text, reading):
+        text, words = columns[name].text, reading.words(name)
+        if words is None:
+            found = table.query(
+                f"SELECT DISTINCT {text} FROM {ROWS} WHERE {text} IS NOT NULL ORDER BY 1"
+            )
+            words = tuple(word for (word,) in found)
+        elif others := table.query(
+            f"SELECT {ROW}, {text} FROM {ROWS} WHERE {text} NOT IN"
+            f" ({', '.join(map(literal, words))}) ORDER BY {ROW} LIMIT 1"
+        ):
+            row, word = others[0]
+            raise DataError(
+                f"{table.name}: {table.line(row)}, column {name!r} contains {word!r}; known values"
+                f" are {', '.join(words)}."
+            )
+        for word in words:
             features[f"{name}={word}"] = (
                 f"CASE WHEN {text} IS NULL THEN NULL WHEN {text} = {literal(word)} THEN 1.0"
                 " ELSE 0.0 END"
             )
     return features
-
-
-def _one_hot_words(table: Table, name: str, text: str, reading: Reading) -> tuple[str, ...]:
-    """Return the words of a one-hot column that become features: the words in the reading, or all
-    words if the reading contains no words for this column.
-
-    Raises:
-        DataError: if the column contains a word that is not in the reading.
-    """
-    known = reading.words(name)
-    if known is None:
-        found = table.query(
-            f"SELECT DISTINCT {text} FROM {ROWS} WHERE {text} IS NOT NULL ORDER BY 1"
-        )
-        return tuple(word for (word,) in found)
-    others = table.query(
-        f"SELECT {ROW}, {text} FROM {ROWS} WHERE {text} NOT IN ({', '.join(map(literal, known))})"
-        f" ORDER BY {ROW} LIMIT 1"
-    )
-    if others:
-        row, word = others[0]
-        raise DataError(
-            f"{table.name}: {table.line(row)}, column {name!r} contains {word!r}; known values are"
-            f" {', '.join(known)}."
-        )
-    return known
 
 
 def _chunk_bounds(lengths: NDArray[np.int64], whole: bool) -> Iterator[tuple[int, int]]:

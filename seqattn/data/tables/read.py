@@ -47,7 +47,7 @@ def find_roles(table: Table, reading: Reading, like: Reading | None = None) -> R
         else:
             return found, resolutions
         resolutions = (*resolutions, resolution)
-        reading = reading.with_resolution(resolution)
+        reading = replace(reading, **{resolution.key: resolution.value})  # type: ignore[arg-type]
 
 
 def read_table(

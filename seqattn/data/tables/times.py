@@ -471,12 +471,6 @@ def _check_short_digits(table: Table, column: Column) -> None:
         )
 
 
-def _has_times_of_day(table: Table, column: Column) -> bool:
-    """Return whether a column contains times such as 01:30 instead of whole numbers."""
-    has_type = table.types[table.header.index(column.name)].startswith("TIME")
-    return has_type or column.kind != "number"
-
-
 def combine_time_columns(table: Table, columns: Sequence[Column], reading: Reading) -> TimeColumn:
     """Combine several columns into the times of the rows. The columns contain the year, the month
     and so on, or a date and then an hour or a time of day. Hour 24 is hour 0 of the next day.
@@ -490,10 +484,19 @@ def combine_time_columns(table: Table, columns: Sequence[Column], reading: Readi
     first, *others = columns
     date, note = _date_sql(table, first, reading)
     if date is not None:
-        if len(others) > 1 or not _has_times_of_day(table, others[0]):
+        types = [table.types[table.header.index(column.name)] for column in others]
+        is_span = [  # a number, not a time of day such as 01:30
+            column.kind == "number" and not kind.startswith("TIME")
+            for column, kind in zip(others, types, strict=True)
+        ]
+        if len(others) > 1 or is_span[0]:
             _check_units(table, names[1:], UNITS[3:])
-        times = [_clock_sql(table, column, unit)
-                 for column, unit in zip(others, UNITS[3:], strict=False)]  # fmt: skip
+        times = [
+            _span_sql(column, unit) if is_number
+            else f"((DATE '1970-01-01' + TRY_CAST({column.text} AS TIME)) - TIMESTAMP"
+            " '1970-01-01 00:00:00')"
+            for column, unit, is_number in zip(others, UNITS[3:], is_span, strict=False)
+        ]  # fmt: skip
     else:
         _check_units(table, names, UNITS)
         for column in columns:
@@ -558,14 +561,3 @@ def _span_sql(column: Column, unit: str) -> str:
     number, largest = _integer_sql(column), 24 if unit == "hour" else 59
     part = f"CASE WHEN {number} BETWEEN 0 AND {largest} THEN {number} END"
     return f"to_{unit}s(CAST({part} AS INTEGER))"
-
-
-def _clock_sql(table: Table, column: Column, unit: str) -> str:
-    """Return SQL that gives the numbers of a column as time spans, or the time since the beginning
-    of the day for a column with times of day such as 01:30. The SQL gives NULL for other cells."""
-    is_time_of_day = table.types[table.header.index(column.name)].startswith("TIME")
-    if column.kind == "number" and not is_time_of_day:
-        return _span_sql(column, unit)
-    return (
-        f"((DATE '1970-01-01' + TRY_CAST({column.text} AS TIME)) - TIMESTAMP '1970-01-01 00:00:00')"
-    )

@@ -112,6 +112,8 @@ class WideTable:
 
         Raises:
             NoRows: if the table has no rows.
+            DataError: if a cell of the group or of the id is empty, unless several columns form the
+                id.
         """
         table, reading, group = self.table, self.reading, self.reading.group
         (last,) = table.measure(f"max({ROW})")
@@ -134,27 +136,19 @@ class WideTable:
             cells = np.stack(
                 [np.ma.filled(found[f"v{i}"], np.nan) for i in range(len(self.cells))], axis=1
             ).reshape(len(rows), -1, F)
-            words = {
-                name: self._filled_words(found[f"w{i}"], rows, name) for i, name in enumerate(names)
-            }
+            words = dict[str, tuple[str, ...]]()
+            for i, name in enumerate(names):
+                filled = np.ma.filled(found[f"w{i}"], "")
+                empty = np.flatnonzero(filled == "")
+                may_be_empty = name in reading.series_columns and len(reading.series_columns) > 1
+                if empty.size and not may_be_empty:
+                    line = table.line(int(rows[empty[0]]))
+                    raise DataError(f"{table.name}: {line}, column {name!r} is empty.")
+                words[name] = tuple(map(str, filled))
             chunk = self._chunk(rows, cells, words)
             more = marks.add(chunk.points)
             yield replace(chunk, reading=reading, notes=(*chunk.notes, *more))
         marks.check()
-
-    def _filled_words(self, found: Any, rows: NDArray[Any], name: str) -> tuple[str, ...]:
-        """Return the words of a column.
-
-        Raises:
-            DataError: if a cell is empty, unless several columns form the id.
-        """
-        words = np.ma.filled(found, "")
-        empty = np.flatnonzero(words == "")
-        series = self.reading.series_columns
-        if empty.size and (name not in series or len(series) == 1):
-            line = self.table.line(int(rows[empty[0]]))
-            raise DataError(f"{self.table.name}: {line}, column {name!r} is empty.")
-        return tuple(map(str, words))
 
     def _chunk(
         self, rows: NDArray[Any], cells: NDArray[Any], words: dict[str, tuple[str, ...]]
