@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -384,16 +385,13 @@ def _build_windows(
     source_columns = tuple(series.columns.index(name) for name in features.source)
     columns = tuple(target.features.index(name) if has_targets else 0 for name in features.target)
 
-    def first_target_step(k: int) -> str:
-        return series.step(int(targets.starts[k]), int(targets.series_index[k]))
-
     windows = Windows(
         RowRanges(series.points.values, source_columns, features.source, sources.starts,
                   sources.lengths, sources.series_index, series.order, series.spacing),
         RowRanges(target.values, columns, features.target, targets.starts, targets.lengths,
                   targets.series_index, series.order, series.spacing),
         WindowNames(series.ids, sources.series_index,
-                    first_target_step if is_window else None),
+                    partial(_first_target_step, series, targets) if is_window else None),
         has_empty=bool(series.empty),
     )  # fmt: skip
     if series.empty:
@@ -405,3 +403,9 @@ def _build_windows(
                     f" {windows.features[feature]!r} in its source, so it cannot be interpolated."
                 )
     return windows
+
+
+def _first_target_step(series: Series, targets: Spans, k: int) -> str:
+    """Return the step of the first target of window k. Workers receive this function, so it is not
+    defined inside another one."""
+    return series.step(int(targets.starts[k]), int(targets.series_index[k]))
