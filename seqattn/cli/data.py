@@ -193,8 +193,14 @@ def check_command(
     """Describe a data file, and show how to train on it.
 
     The command prints the role of each column, the range of each feature, and the `data:` section
-    of a config that trains on the file.
+    of a config that trains on the file. Of pairs of texts, it prints lengths, symbols, duplicates
+    and suspicious pairs.
     """
+    from seqattn.data.text_report import has_pairs_of_texts
+
+    if has_pairs_of_texts(str(file)):
+        _check_texts(str(file))
+        return
     from seqattn.data.inspect import inspect_file
     from seqattn.data.reading import name_origin
     from seqattn.runs.storage import check_outputs
@@ -226,6 +232,29 @@ def check_command(
     _show_report(file, report)
     show("\nTo train on it, put this into a config:\n")
     show(report.section if folder is None else report.section.replace(str(file), str(folder)))
+
+
+def _check_texts(path: str) -> None:
+    """Print the description of a file with pairs of texts."""
+    import sys
+
+    from tqdm import tqdm
+
+    from seqattn.config import Text
+    from seqattn.data.text import read_pairs
+    from seqattn.data.text_report import describe_pairs, section_of
+
+    notes = list[str]()
+    pairs = read_pairs(Text(path=path), path, notes)
+    with tqdm(pairs, "pairs", unit="", leave=False, disable=not sys.stderr.isatty()) as bar:
+        lines = list(describe_pairs(path, bar))
+    end_on_closed_pipe()
+    for line in notes:
+        note(f"{line}.")
+    for line in lines:
+        show(line)
+    show("\nTo train on it, put this into a config:\n")
+    show(section_of(path))
 
 
 def _show_report(file: Path, report: FileReport) -> None:

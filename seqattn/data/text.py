@@ -148,18 +148,33 @@ def read_pairs(config: Text, path: str, note: list[str]) -> Iterator[Pair]:
     files = parts_of_path(path)
     if len(files) > 1:
         return _parallel_pairs(files, config.encoding)
-    suffixes = [suffix.lower() for suffix in files[0].suffixes if suffix not in (".gz", ".xz")]
+    rows, has_names = _open_rows(files[0], config.encoding)
+    if has_names:
+        return _records(config, files[0], rows)
+    return _table_pairs(config, files[0], rows, note)
+
+
+def _open_rows(path: Path, encoding: str) -> tuple[Iterator[tuple[int, Any]], bool]:
+    """Return the numbered rows of a file, and whether they are objects with names instead of
+    cells."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in (".gz", ".xz")]
     match suffixes[-1:]:
         case [".jsonl" | ".ndjson"]:
-            return _records(config, files[0], _json_lines(files[0], config.encoding))
+            return _json_lines(path, encoding), True
         case [".parquet" | ".pq"]:
-            return _records(config, files[0], _parquet_rows(files[0]))
+            return _parquet_rows(path), True
         case [".csv"]:
-            return _table_pairs(config, files[0], _csv_rows(files[0], config.encoding), note)
+            return _csv_rows(path, encoding), False
         case _:
-            lines = enumerate(_lines(files[0], config.encoding), 1)
-            rows = ((number, line.split("\t")) for number, line in lines if line)
-            return _table_pairs(config, files[0], rows, note)
+            lines = enumerate(_lines(path, encoding), 1)
+            return ((number, line.split("\t")) for number, line in lines if line), False
+
+
+def first_columns(path: str, encoding: str = "utf-8") -> list[str]:
+    """Return the cells of the first row of a file, or the names of its first record."""
+    rows, _ = _open_rows(parts_of_path(path)[0], encoding)
+    _, row = next(rows, (0, []))
+    return list(row)
 
 
 def _parallel_pairs(files: Sequence[Path], encoding: str) -> Iterator[Pair]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional
@@ -19,28 +19,13 @@ from torch import Tensor, nn
 from seqattn.errors import UsageError
 from seqattn.models.attention import AttentionOverride
 from seqattn.models.attention.normalizers import WeightSemantics as WeightSemantics
+from seqattn.models.modality import RNG as RNG
 from seqattn.models.modality import Endings, Modality
 from seqattn.models.modality import FeatureSpec as FeatureSpec
 from seqattn.models.skip import LinearSkip
 from seqattn.models.teacher_forcing import check_source, check_steps
 
 AttentionKind = Literal["cross", "encoder_self", "decoder_self"]
-
-
-class RNG(Protocol):
-    """A source of the random numbers of one training step. Each run has its own named streams of
-    random numbers."""
-
-    def uniform(self, name: Literal["sampling", "dropout", "feedback"], *shape: int) -> Tensor:
-        """Draw new numbers from the uniform distribution over [0, 1].
-
-        Args:
-            name: name of the stream.
-            shape: the shape of the result for one run. With several runs, the result has a leading
-                axis of runs, and each run gets the numbers that it would get if it were trained
-                alone.
-        """
-        ...
 
 
 @dataclass(frozen=True)

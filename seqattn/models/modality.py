@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 import torch.nn.functional
@@ -27,9 +27,24 @@ from seqattn.models.layers import Embedding, Linear, TiedLinear
 
 if TYPE_CHECKING:
     from seqattn.data import DataSpec
-    from seqattn.models.base import RNG
 
 DEFAULT_EMBEDDING = EmbeddingConfig()
+
+
+class RNG(Protocol):
+    """A source of the random numbers of one training step. Each run has its own named streams of
+    random numbers."""
+
+    def uniform(self, name: Literal["sampling", "dropout", "feedback"], *shape: int) -> Tensor:
+        """Draw new numbers from the uniform distribution over [0, 1].
+
+        Args:
+            name: name of the stream.
+            shape: the shape of the result for one run. With several runs, the result has a leading
+                axis of runs, and each run gets the numbers that it would get if it were trained
+                alone.
+        """
+        ...
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,16 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+import yaml
 
 from seqattn.config import Text
 from seqattn.data import Sequences, Splits, load_data
 from seqattn.data.text import read_pairs
+from seqattn.data.text_report import has_pairs_of_texts
 from seqattn.data.tokens import UNKNOWN, Tokens
 from seqattn.data.windows import Windows
 from seqattn.errors import DataError
-from tests.conftest import Ended
+from tests.conftest import ROOT, Ended
 
 Command = Callable[..., Ended]
 WORDS = [("the dog", "der hund"), ("a cat", "eine katze"), ("dogs", "hunde"), ("cats", "katzen")]
@@ -320,3 +322,49 @@ def test_a_file_is_learned_and_a_changed_file_is_noticed(
     Path("digits.tsv").write_text("\n".join(lines[1:]) + "\n")
     done = seqattn("evaluate", "outputs/arrays")
     assert done.code == 3 and "what data.path names has changed" in done.err
+
+
+def test_a_file_of_pairs_is_recognized_and_described(tmp_path: Path, seqattn: Command) -> None:
+    rows = [("the dog", "der hund"), ("the dog", "der hund"), ("the dog", "ein hund"),
+            ("yes", "yes"), ("a b c d e f g h i j", "k")]  # fmt: skip
+    Path("pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows) + "\tleer\n")
+    done = seqattn("data", "check", "pairs.tsv")
+    assert done.code == 0, done.err
+    lines = [line.strip() for line in done.out.splitlines()]
+    assert lines[0] == "pairs.tsv: 6 pairs of texts"
+    assert "source: 1 to 10 words, median 2, 95% at most 8" in lines
+    # 17 source words, of which "yes" and 10 letters occur once.
+    assert (
+        "source: 13 different words; unknown: 64.71% with min_count: 2, 100.00% with min_count: 5"
+        in lines
+    )
+    assert "duplicates: 1 pairs; 1 further targets of a known source" in lines
+    assert "suspicious: 1 with equal sides, 1 with more than 9 times as many words on one side" in (
+        lines
+    )
+    assert "left out: 1 with an empty side, 0 with a control character" in lines
+    section = yaml.safe_load(done.out[done.out.index("data:") :])
+    assert Text.model_validate(section["data"]).path == "pairs.tsv"
+
+
+@pytest.mark.parametrize(("name", "content", "is_pairs"), [
+    ("a.csv", "en,de\nyes,ja\nno,nein\n", True),
+    ("a.csv", "station,value\nnorth,1\nsouth,2\n", False),
+    ("a.csv", "station,region,value\na,b,1\na,b,2\n", False),
+    ("a.csv", "id,source,target\n1,yes,ja\n2,no,nein\n", True),
+    ("a.tsv", "2021-01-01\tyes\n2021-01-02\tno\n", False),
+    ("a.jsonl", '{"en": "yes", "de": "ja"}\n{"en": "no", "de": "nein"}\n', True),
+    ("a.jsonl", '{"source": [[1, 2]], "target": [[1]]}\n', False),
+    ("a.npz", "yes\tja\nno\tnein\n", False),
+])  # fmt: skip
+def test_what_counts_as_a_file_of_pairs(
+    tmp_path: Path, name: str, content: str, is_pairs: bool
+) -> None:
+    (tmp_path / name).write_text(content)
+    assert has_pairs_of_texts(str(tmp_path / name)) == is_pairs
+
+
+def test_no_table_of_measurements_is_taken_for_pairs() -> None:
+    found = [path.name for path in (ROOT / "tests/fixtures/real").iterdir()
+             if path.is_file() and has_pairs_of_texts(str(path))]  # fmt: skip
+    assert found == []
