@@ -113,7 +113,8 @@ def _simplify(text: str) -> str:
     The help text does not need the range, because the error message for a number out of range
     states the range.
     """
-    text = re.sub(r"(; |\s*\[)(\d+<=)?x[<>]=\d+\]$", lambda match: "]" * (match[1] == "; "), text)
+    bounds = r"(; |\s*\[)([\d.]+<=)?x[<>]=[\d.]+\]$"
+    text = re.sub(bounds, lambda match: "]" * (match[1] == "; "), text)
     return re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", text)
 
 

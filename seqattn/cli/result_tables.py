@@ -19,7 +19,6 @@ from seqattn.cli.output import escape_controls, plain_console, print_lines, show
 from seqattn.errors import counted
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
     from seqattn.analysis.comparison import ComparisonResult, VariantResult
@@ -274,7 +273,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     _print_attention(console, scored)
 
 
-def _print_attention(console: Console, scored: Mapping[str, Any]) -> None:
+def _print_attention(console: Any, scored: Mapping[str, Any]) -> None:
     lines = attention_lines(scored["attention"]) or ["Attention: not applicable."]
     if "alignment" in scored:
         for each in alignment_tables(scored["alignment"]):

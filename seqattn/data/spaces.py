@@ -295,6 +295,11 @@ class Space(ABC):
         say where a sequence ends."""
         return values
 
+    def forecast_lengths(self, values: NDArray[Any], wanted: Integers) -> Integers:
+        """Return the number of steps of each forecast (N, L, F) that is wanted with the given
+        number of steps (N,). A forecast of symbols has its own length, with the end."""
+        return wanted
+
     def text(self, values: NDArray[Any]) -> str:
         """Return the steps (L, F) of a sequence as text, up to its end."""
         return " ".join(f"{value:g}" for value in np.ravel(values))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from seqattn.data.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.reading import Reading
-from seqattn.data.sequences import Floats, Sequences
+from seqattn.data.sequences import Floats, Sequences, valid_mask
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.data.tables.connection import literal, path_of, sql_call, unnamed_file
 from seqattn.errors import DataError, UsageError, install_command
@@ -415,7 +415,7 @@ def forecast_arrays(
         part: the sequences.
         forecast: (N, T, F) forecast in the user's units.
         with_target: whether the targets are known. If True, the result includes the targets, and
-            each forecast is NaN after the last step of its target.
+            each forecast is NaN after the last step of its target, or of symbols, after its end.
     """
 
     def mask_padding(points: Floats, keep: NDArray[np.bool_]) -> Floats:
@@ -429,10 +429,12 @@ def forecast_arrays(
         "source": mask_padding(part.source, part.source_keep),
         "source_lengths": part.source_lengths,
         **({} if part.source_observed is None else {"source_observed": part.source_observed}),
-        "forecast": mask_padding(forecast, part.target_keep) if with_target else forecast,
+        "forecast": forecast,
     }
     arrays |= vocabulary_arrays(part)
     if with_target:
+        lengths = part.target_space.forecast_lengths(forecast, part.target_lengths)
+        arrays["forecast"] = mask_padding(forecast, valid_mask(lengths, forecast.shape[1]))
         arrays["target"] = np.where(part.target_cells, part.target, np.nan)
         arrays["target_lengths"] = part.target_lengths
     return arrays

@@ -386,8 +386,12 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
     with ForecastSpool(folder.path, data.test) as forecasts, AttentionSpool(folder.path) as weights:
         weights.start_part(data.test)
 
+        texts, space = list[str](), data.test.target_space
+
         def keep(chunk: ForecastChunk) -> None:
             forecasts.add(chunk.values)
+            if space.symbols:
+                texts.extend(map(space.text, chunk.values))
             chunk.emit_attention(weights.add)
 
         evaluation = evaluate(model, data.test, tested, on_chunk=keep)
@@ -402,6 +406,10 @@ def write_results(job: Job, model: Seq2SeqModel, references: ReferencesOfData) -
             return replace(job, error=error)
         summary = _summary(job, evaluation, validated)
         forecasts.write(folder.predictions)
+        folder.write_texts(texts, {
+            folder.source_vocabulary: data.test.source_space.as_plain(),
+            folder.target_vocabulary: space.as_plain(),
+        } if texts else {})  # fmt: skip
         if job.config.model.has_attention:
             weights.write(folder.attention)
     # A stop during the last save can leave an old history, although the checkpoint is complete.

@@ -87,6 +87,7 @@ def attention_figure(
     alignment: Sequence[NDArray[np.int64]] | None = None,
     layout: Layout = Layout(),
     names: Sequence[tuple[Sequence[str] | None, Sequence[str] | None]] = (),
+    links: Sequence[NDArray[np.int64] | None] = (),
 ) -> Figure:
     """Draw heatmaps of attention weights, one per panel, with a common color scale.
 
@@ -114,6 +115,8 @@ def attention_figure(
         layout: the scale and the arrangement of the panels.
         names: for each panel, the names of its rows and the names of its columns; None to number
             them. Empty to number those of every panel.
+        links: for each panel, its known links (k, 3): row, column, and 1 for a sure or 0 for a
+            possible link; None for no links. Sure links are outlined, and possible ones dashed.
     """
     names = names or [(None, None)] * len(weights)
     if source_lengths is None:
@@ -129,7 +132,11 @@ def attention_figure(
         _set_ticks(axes, panel, kind, index_offsets(kind, length, is_aligned=is_aligned), of_axes)
         axes.set_title(title, fontsize=TITLE_SIZE)
     for axes, aligned in zip(panels, alignment or (), strict=False):
-        _outline_cells(axes, aligned)
+        _outline_cells(
+            axes, [(t, int(s), 1) for t, s in enumerate(aligned) if s >= 0], len(aligned)
+        )
+    for axes, of_panel, panel in zip(panels, links, weights, strict=False):
+        _outline_cells(axes, () if of_panel is None else of_panel.tolist(), len(panel))
     ticks = 0.1 + max(tick_width(axes.yaxis, TICK_SIZE) for axes in panels)
     titles_width = _draw_row_titles(panels[:: shape[1]], layout.row_titles, ticks, size)
     above = _title_heights(titles, shape[1])
@@ -145,7 +152,7 @@ def attention_figure(
     has_symbols = any(of_axis is not None for of_axes in names for of_axis in of_axes)
     labels = _axis_names(kind, is_aligned=is_aligned)
     if has_symbols:
-        labels = labels[0].replace("points", "symbols"), "output symbols"
+        labels = _names_of_symbols(labels[0], links)
     label_axes(figure, *labels)
     scale.draw_bar(figure)
     return figure
@@ -178,6 +185,13 @@ def _axis_names(kind: str, *, is_aligned: bool) -> tuple[str, str]:
         return f"{AXIS_NAMES[columns_side]}; outlined: the true one", TARGET_STEPS
     x_label = DECODER_STEPS if kind == "decoder_self" else AXIS_NAMES[columns_side]
     return x_label, AXIS_NAMES[rows_side]
+
+
+def _names_of_symbols(columns: str, links: Sequence[NDArray[np.int64] | None]) -> tuple[str, str]:
+    """Return the labels of both axes if their steps are symbols."""
+    has_links = any(one is not None for one in links)
+    known = "; outlined: known links, dashed: possible ones" if has_links else ""
+    return f"{columns.replace('points', 'symbols')}{known}", "output symbols, greedy"
 
 
 def _title_heights(titles: Sequence[str], columns: int) -> list[float]:
@@ -337,15 +351,16 @@ def _name_ticks(axes: Axes, axis: Axis, names: Sequence[str]) -> None:
         axes.tick_params(axis="x", labelrotation=90)
 
 
-def _outline_cells(axes: Axes, columns: NDArray[np.int64]) -> None:
-    """Outline the true column of each row.
+def _outline_cells(axes: Axes, cells: Sequence[Sequence[int]], rows: int) -> None:
+    """Outline cells of a panel with a number of rows. A cell is its row, its column, and 1 for a
+    solid or 0 for a dashed line.
 
     An outline consists of a light line within a dark line, so it is visible on every color. The
     lines are thinner if there are many rows.
     """
-    line_width = float(np.clip(20 / len(columns), 0.25, 1.3))
-    for row, column in enumerate(columns):
-        if column >= 0:
-            for color, width in ((BLACK, 2 * line_width), (ORANGE, line_width)):
-                frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=color, lw=width)
-                axes.add_patch(frame)
+    line_width = float(np.clip(20 / rows, 0.25, 1.3))
+    for row, column, is_solid in cells:
+        for color, width in ((BLACK, 2 * line_width), (ORANGE, line_width)):
+            frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=color, lw=width)
+            frame.set_linestyle("-" if is_solid else (0, (2, 2)))
+            axes.add_patch(frame)

@@ -189,6 +189,8 @@ class Panel:
         first_row, first_column: the number of points before the first row, and the number of points
             before the first column; see `index_offsets`.
         row_names, column_names: the symbols of the rows and of the columns; None to number them.
+        links: (k, 3) the known links of symbols: row, column, and whether the link is sure; None if
+            they are unknown, or if the output is not the target to which they belong.
     """
 
     weights: NDArray[Any]
@@ -199,6 +201,7 @@ class Panel:
     first_column: int
     row_names: Sequence[str] | None = None
     column_names: Sequence[str] | None = None
+    links: NDArray[np.int64] | None = None
 
 
 def attention_panels(
@@ -233,6 +236,8 @@ def attention_panels(
     symbols = {"source": symbol_texts(attention, "source", n),
                "target": symbol_texts(attention, "forecast", n)}  # fmt: skip
     row_names, column_names = (symbols[side] for side in MAP_AXES[kind])
+    links = attention.get("links") if kind == "cross" else None
+    true = symbol_texts(attention, "target", n) if links is not None else None
     found = []
     for k, title in zip(range(min(examples, len(weights))), titles, strict=False):
         source_length = int(attention["source_lengths"][k])
@@ -251,6 +256,12 @@ def attention_panels(
                     first_column,
                     _pad_names(row_names, k, int(rows[k])),
                     _pad_names(column_names, k, int(columns[k])),
+                    links[links[:, 0] == k][:, 1:]
+                    if links is not None
+                    and true
+                    and symbols["target"]
+                    and (true[k] == symbols["target"][k])
+                    else None,
                 )
             )
     return found
@@ -338,6 +349,7 @@ def draw_panels(
         signed=str(arrays["meaning"]) == "strength", alignment=alignment or None,
         source_lengths=[panel.source_length for panel in drawn], kind=kind, layout=layout,
         names=[(panel.row_names, panel.column_names) for panel in drawn],
+        links=[panel.links for panel in drawn],
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,20 @@ from seqattn.errors import CheckpointError
 from seqattn.runs.storage import read_arrays
 
 Arrays = dict[str, NDArray[Any]]
+
+
+class LinksLike(Protocol):
+    """The known links of sequences of symbols; see `seqattn.data.tokens.Links`."""
+
+    @property
+    def starts(self) -> NDArray[np.int64]: ...
+    @property
+    def target(self) -> NDArray[np.int64]: ...
+    @property
+    def source(self) -> NDArray[np.int64]: ...
+    @property
+    def sure(self) -> NDArray[np.bool_]: ...
+
 
 PER_SEQUENCE = frozenset({
     "source", "target", "forecast", "weights", "encoder_self", "decoder_self", "ids", "labels",
@@ -40,6 +54,7 @@ def attention_arrays(
     alignment: NDArray[np.int64] | None = None,
     encoder_self: NDArray[np.floating] | None = None,
     decoder_self: NDArray[np.floating] | None = None,
+    links: LinksLike | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of an attention file, with NaN in padded cells and, in `decoder_self`,
     above the diagonal.
@@ -54,12 +69,14 @@ def attention_arrays(
             has no such weights.
         decoder_self: the causal self-attention weights of the decoder, (N, L, A, T, T); None if the
             model has no such weights.
+        links: the known links of symbols; see `attention_contents`.
     """
     maps = {"cross": weights, "encoder_self": encoder_self, "decoder_self": decoder_self}
     known = {kind: cells for kind, cells in maps.items() if cells is not None}
     return attention_contents(
         masked_weights(known, source_lengths, target_lengths), ids=ids, meaning=meaning,
         source_lengths=source_lengths, target_lengths=target_lengths, alignment=alignment,
+        links=links,
     )  # fmt: skip
 
 
@@ -71,15 +88,25 @@ def attention_contents(
     target_lengths: NDArray[np.int64],
     meaning: str,
     alignment: NDArray[np.int64] | None,
+    links: LinksLike | None = None,
 ) -> dict[str, Any]:
     """Return the arrays of an attention file from masked weights, in the order in which the file
-    stores them."""
+    stores them.
+
+    Known links of symbols are an array `links` (K, 4): the index of the sequence, the target step,
+    the source step, and 1 for a sure or 0 for a possible link.
+    """
+    known: dict[str, Any] = {}
+    if links is not None:
+        sequence = np.repeat(np.arange(len(links.starts) - 1), np.diff(links.starts))
+        known = {"links": np.stack([sequence, links.target, links.source, links.sure], axis=1)}
     return {
         "weights": masked["weights"],
         "axes": np.array(["sequence", "layer", "head", "target_step", "source_step"]),
         "kind": np.array("cross"),
         **{name: cells for name, cells in masked.items() if name != "weights"},
         **({} if alignment is None else {"alignment": alignment}),
+        **known,
         "meaning": np.array(meaning),
         "ids": np.array(list(ids)),
         "source_lengths": source_lengths,

@@ -240,6 +240,9 @@ class RunFolder:
     tensorboard = _FilePath("tensorboard")
     wandb = _FilePath("wandb")
     predictions = _FilePath("predictions.npz")
+    outputs = _FilePath("predictions.txt")
+    source_vocabulary = _FilePath("vocabulary_source.json")
+    target_vocabulary = _FilePath("vocabulary_target.json")
     attention = _FilePath("attention.npz")
     loss_picture = _FilePath("loss_curve.png")
     predictions_picture = _FilePath("predictions.png")
@@ -258,7 +261,8 @@ class RunFolder:
     def _results(self) -> tuple[Path, ...]:
         """The files that a run writes after training, except the summary."""
         return (
-            self.predictions, self.attention, self.loss_picture, self.predictions_picture,
+            self.predictions, self.outputs, self.source_vocabulary, self.target_vocabulary,
+            self.attention, self.loss_picture, self.predictions_picture,
             self.attention_picture,
         )  # fmt: skip
 
@@ -378,6 +382,14 @@ class RunFolder:
         except ValueError as error:
             raise CheckpointError(f"{self.metrics}: cannot be read: {error}.") from None
         return history
+
+    def write_texts(self, outputs: Sequence[str], vocabularies: Mapping[Path, Any]) -> None:
+        """Write the outputs of a model of symbols for the test sequences, one on each line, and the
+        vocabularies. Without outputs, nothing is written."""
+        if outputs:
+            atomic_write(self.outputs, "".join(f"{line}\n" for line in outputs).encode())
+        for path, vocabulary in vocabularies.items():
+            write_json(path, vocabulary)
 
     def write_split(self, split: Sequence[tuple[str, str, str, str]]) -> None:
         """Write `split.csv`. Each row describes a range of time steps that one part of the data

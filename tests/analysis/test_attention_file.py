@@ -58,7 +58,7 @@ def test_a_spooled_attention_file_has_the_bytes_of_one_written_at_once(
             for first in range(0, N, 5):
                 places = slice(first, min(first + 5, N))
                 maps = {kind: cells[run, places] for kind, cells in found.items()}
-                spool.add("strength", maps, places)
+                spool.add("strength", maps, places, sequences.target_lengths[places])
             spool.write(tmp_path / f"{run}.npz")
     for run in range(R):
         maps = {kind: cells[run] for kind, cells in found.items()}

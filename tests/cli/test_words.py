@@ -346,3 +346,36 @@ def test_alignment_is_that_of_the_forced_pass(run: RunFolder, seqattn: Command) 
     assert beam["alignment"] == scored["alignment"]
     assert scored["alignment"]["aer"]["0"] < rules["uniform"]["aer"]["0"]
     assert set(scored["alignment"]["kinds"]) >= {"noun", "verb", "adjective"}
+
+
+def test_files_of_a_run_have_whole_outputs_links_and_vocabularies(run: RunFolder) -> None:
+    predictions, attention = run.read_predictions(), run.read_attention()
+    outputs = run.outputs.read_text().splitlines()
+    vocabulary = json.loads(run.target_vocabulary.read_text())["symbols"]
+    assert vocabulary == predictions["target_vocabulary"].tolist()
+    lengths = set[bool]()
+    for k, line in enumerate(outputs):
+        numbers = predictions["forecast"][k, :, 0]
+        numbers = numbers[np.isfinite(numbers)].astype(int)
+        assert line.split() == [vocabulary[n] for n in numbers if n != END]
+        rows = np.isfinite(attention["weights"][k, 0, 0, :, 0]).sum()
+        assert rows == attention["target_lengths"][k] == len(numbers)  # up to the output's own end
+        lengths.add(len(numbers) == predictions["target_lengths"][k])
+    assert len(outputs) == len(predictions["ids"]) and True in lengths
+    sequence, target, source, sure = attention["links"].T
+    assert (target < predictions["target_lengths"][sequence] - 1).all()
+    assert (source < predictions["source_lengths"][sequence]).all() and set(sure) == {0, 1}
+
+
+def test_known_links_are_outlined_where_the_output_is_right(run: RunFolder) -> None:
+    from seqattn.plots.run_pictures import attention_panels
+
+    arrays = {**run.read_predictions(), **run.read_attention()}
+    n = len(arrays["ids"])
+    panels = attention_panels(arrays, arrays["ids"].tolist(), n)
+    right = [np.array_equal(a, b, equal_nan=True)
+             for a, b in zip(arrays["forecast"], arrays["target"], strict=True)]  # fmt: skip
+    assert [panel.links is not None for panel in panels] == right
+    for k, panel in enumerate(panels):
+        if panel.links is not None:
+            assert panel.links.tolist() == arrays["links"][arrays["links"][:, 0] == k, 1:].tolist()

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from seqattn.analysis.evaluation import Maps
 from seqattn.analysis.evaluation.npz import Spool, StreamedArray, string_array, write_npz
 from seqattn.data import Sequences
+from seqattn.data.sequences import Integers
+from seqattn.data.tokens import Links
 from seqattn.models import WeightSemantics
 from seqattn.runs import attention_contents, masked_weights
 from seqattn.runs.storage import open_atomic, output_file
@@ -44,6 +46,8 @@ class AttentionSpool(Spool):
         self.ids: list[Sequence[str]] = []
         self.lengths: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self.alignment: NDArray[np.int64] | None = None
+        self.links: Links | None = None
+        self.has_own_lengths = False  # as forecasts of symbols have
 
     def start_part(self, part: Sequences, steps: int | None = None) -> None:
         """Start a part. The next calls to `add` add the weights of the sequences in this part.
@@ -55,18 +59,24 @@ class AttentionSpool(Spool):
                 the alignment, if it is known. In this case, there must be only one part.
         """
         self.ids.append(part.ids)
+        self.has_own_lengths = part.target_space.vocabulary_size > 0
         if steps is None:
-            self.alignment = part.alignment
+            self.links = part.links
+            self.alignment = part.alignment if part.links is None else None
         target = part.target_lengths if steps is None else np.full(len(part), steps)
-        self.lengths.append((part.source_lengths, target))
+        self.lengths.append((part.source_lengths, target.copy()))
 
-    def add(self, meaning: WeightSemantics, maps: Maps, positions: slice) -> None:
+    def add(
+        self, meaning: WeightSemantics, maps: Maps, positions: slice, lengths: Integers
+    ) -> None:
         """Add the weights of the next sequences of the current part.
 
         This method is an `AttentionCallback`.
         """
         self.meaning = meaning
         source, target = self.lengths[-1]
+        if self.has_own_lengths:
+            target[positions] = lengths
         masked = masked_weights(maps, source[positions], target[positions])  # type: ignore[arg-type]
         for name, cells in masked.items():
             self.chunks.setdefault(name, []).append((self.file.tell(), cells.shape))
@@ -98,7 +108,7 @@ class AttentionSpool(Spool):
             )
         contents = attention_contents(
             masked, ids=(), source_lengths=source, target_lengths=target,
-            meaning=self.meaning, alignment=self.alignment,
+            meaning=self.meaning, alignment=self.alignment, links=self.links,
         )  # fmt: skip
         write_npz(file, {**contents, "ids": string_array(*self.ids)})
 

@@ -22,7 +22,7 @@ from seqattn.analysis.evaluation.forced_weights import (
 )
 from seqattn.data import Sequences
 from seqattn.data.baselines import forecast_mse
-from seqattn.data.sequences import Floats
+from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import UsageError
 from seqattn.models import AttentionKind, AttentionMap, Seq2SeqModel, WeightSemantics
 from seqattn.models.decoding import GREEDY, Decoding, decode, force
@@ -70,23 +70,26 @@ class FreeRunningForecast:
         if not self.maps:
             raise ValueError("a model without attention has no weights")
         N, T, _ = self.values.shape
+        wanted = part.target_lengths if steps_real else np.full(N, T)
         return attention_arrays(
             self.maps["cross"],
             ids=part.ids,
             source_lengths=part.source_lengths,
-            target_lengths=part.target_lengths if steps_real else np.full(N, T),
+            target_lengths=part.target_space.forecast_lengths(self.values, wanted),
             meaning=self.meaning,
-            alignment=part.alignment if steps_real else None,
+            alignment=part.alignment if steps_real and part.links is None else None,
+            links=part.links if steps_real else None,
             encoder_self=self.maps.get("encoder_self"),
             decoder_self=self.maps.get("decoder_self"),
         )
 
 
 Maps = Mapping[AttentionKind, NDArray[np.float32]]
-AttentionCallback = Callable[[WeightSemantics, Maps, slice], None]
+AttentionCallback = Callable[[WeightSemantics, Maps, slice, Integers], None]
 """A function that receives the attention weights of n sequences. The first argument is the meaning
 of the weights. The second argument contains an array (n, layers, A, rows, columns) for each kind of
-attention. The third argument is the slice of the part that contains the n sequences."""
+attention. The third argument is the slice of the part that contains the n sequences, and the last
+one is the number of valid decoder steps of each sequence, (n,)."""
 
 
 def free_run(
@@ -144,19 +147,20 @@ class ForecastChunk(NamedTuple):
         maps: the weights of each kind of attention, (n, layers, A, rows, columns); empty if the
             model has no attention, or if the weights were not requested.
         meaning: the meaning of the weights; see `AttentionMap.meaning`.
+        lengths: (n,) number of steps of each forecast.
     """
 
     places: slice
     values: NDArray[np.float64]
     maps: dict[AttentionKind, Tensor]
     meaning: WeightSemantics
+    lengths: Integers
 
     def emit_attention(self, on_attention: AttentionCallback | None) -> None:
         """Call `on_attention` with the weights, if there are any."""
         if on_attention is not None and self.maps:
-            on_attention(
-                self.meaning, {kind: one.numpy() for kind, one in self.maps.items()}, self.places
-            )
+            maps = {kind: one.numpy() for kind, one in self.maps.items()}
+            on_attention(self.meaning, maps, self.places, self.lengths)
 
 
 def forecast_chunks(
@@ -210,7 +214,8 @@ def forecast_chunks(
             steps_read = torch.nn.functional.pad(steps_read, (0, 0, 0, missing))
             maps = {kind: _pad_map(kind, weights, missing) for kind, weights in layers.items()}
         values = part.target_space.trim(_to_user_units(steps_read, part, places))
-        yield ForecastChunk(places, values, maps, meaning)
+        lengths = part.target_space.forecast_lengths(values, np.full(len(values), steps))
+        yield ForecastChunk(places, values, maps, meaning, lengths)
 
 
 def _stack_layers(
@@ -272,7 +277,8 @@ def teacher_forced_chunks(
             )  # fmt: skip
         if on_attention is not None and forecast.attention:
             meaning, maps = _stack_layers(forecast.attention)
-            on_attention(meaning, {kind: one.numpy() for kind, one in maps.items()}, places)
+            numbers = {kind: one.numpy() for kind, one in maps.items()}
+            on_attention(meaning, numbers, places, part.target_lengths[places])
         kept = model.target_modality.observe(forecast.values, chunk.target)
         yield places, _to_user_units(kept, part, places)
 

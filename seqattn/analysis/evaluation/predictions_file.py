@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation.npz import Spool, StreamedArray, string_array, write_npz
 from seqattn.data import Sequences
-from seqattn.data.sequences import Floats
+from seqattn.data.sequences import Floats, valid_mask
 from seqattn.data.writing import vocabulary_arrays
 from seqattn.runs.storage import open_atomic
 
@@ -76,7 +76,7 @@ class ForecastSpool(Spool):
             "target_lengths": part.target_lengths,
             **self._times(),
         }
-        if part.alignment is not None:
+        if part.alignment is not None and part.links is None:
             contents["alignment"] = part.alignment
         contents |= vocabulary_arrays(part)
         with open_atomic(path) as file:
@@ -113,7 +113,9 @@ class ForecastSpool(Spool):
         T, F = self.part.target_steps, len(self.part.target_features)
         self.file.seek(8 * places.start * T * F)
         found = np.frombuffer(self.file.read(8 * len(some) * T * F), np.float64)
-        return np.where(some.target_keep[:, :, None], found.reshape(-1, T, F), np.nan)
+        values = found.reshape(-1, T, F)
+        lengths = self.part.target_space.forecast_lengths(values, some.target_lengths)
+        return np.where(valid_mask(lengths, T)[:, :, None], values, np.nan)
 
 
 def _source(some: Sequences, _: slice) -> Floats:

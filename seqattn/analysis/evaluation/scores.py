@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from seqattn.analysis.alignment import Alignment, AlignmentSums
 from seqattn.analysis.attention_metrics import AttentionMetrics, AttentionMetricsAccumulator
 from seqattn.analysis.evaluation.forecasts import (
@@ -21,7 +23,7 @@ from seqattn.analysis.evaluation.references import ReferenceLosses
 from seqattn.data import Sequences
 from seqattn.data.measures import VectorScores, scores_of
 from seqattn.data.metrics import THIS_MODEL, Errors, metrics_as_plain
-from seqattn.data.sequences import Floats, valid_mask
+from seqattn.data.sequences import Floats, Integers, valid_mask
 from seqattn.models import Seq2SeqModel, WeightSemantics
 from seqattn.models.decoding import GREEDY, Decoding
 
@@ -198,7 +200,7 @@ class _CrossAttentionMetrics:
         self.metrics: AttentionMetricsAccumulator | None = None
         self.links = AlignmentSums()
 
-    def add(self, meaning: WeightSemantics, maps: Maps, places: slice) -> None:
+    def add(self, meaning: WeightSemantics, maps: Maps, places: slice, lengths: Integers) -> None:
         """Add the weights of some sequences. This method is an `AttentionCallback`."""
         if meaning == "strength":
             return
@@ -207,7 +209,8 @@ class _CrossAttentionMetrics:
             is_distribution=meaning == "distribution"
         )
         alignment = None if part.alignment is None else part.alignment[places]
-        on_chunk = valid_mask(part.target_lengths[places], part.target_steps)
+        lengths = np.minimum(lengths, part.target_lengths[places])
+        on_chunk = valid_mask(lengths, part.target_steps)
         self.metrics.add(maps["cross"], part.source_lengths[places], on_chunk, alignment)
         if part.links is not None:
             self.links.add(maps["cross"], part.links.select(places))
