@@ -132,18 +132,14 @@ def attention_figure(
         _set_ticks(axes, panel, kind, index_offsets(kind, length, is_aligned=is_aligned), of_axes)
         axes.set_title(title, fontsize=TITLE_SIZE)
     for axes, aligned in zip(panels, alignment or (), strict=False):
-        _outline_cells(
-            axes, [(t, int(s), 1) for t, s in enumerate(aligned) if s >= 0], len(aligned)
-        )
+        true = [(t, s, 1) for t, s in enumerate(aligned.tolist()) if s >= 0]
+        _outline_cells(axes, true, len(aligned))
     for axes, of_panel, panel in zip(panels, links, weights, strict=False):
         _outline_cells(axes, () if of_panel is None else of_panel.tolist(), len(panel))
     ticks = 0.1 + max(tick_width(axes.yaxis, TICK_SIZE) for axes in panels)
     titles_width = _draw_row_titles(panels[:: shape[1]], layout.row_titles, ticks, size)
     above = _title_heights(titles, shape[1])
-    label_height = TURNED_LETTER * max(
-        (len(name) for _, columns in names if columns and is_turned(columns) for name in columns),
-        default=0,
-    )
+    label_height = TURNED_LETTER * _longest_turned_name(names)
     set_layout(
         figure, size, shape, left=0.35 + ticks + titles_width, right=scale.bar_width,
         bottom=0.5 + label_height, top=above[0] + 0.1 + _draw_heading(figure, layout.heading),
@@ -337,6 +333,14 @@ def _set_ticks(
         ticks_at = tick_positions(count, MAX_TICKS)
         axis.set_ticks(ticks_at, [f"{word}{offset + index + 1}" for index in ticks_at])
     axes.tick_params(labelsize=TICK_SIZE, length=2)
+
+
+def _longest_turned_name(
+    names: Sequence[tuple[Sequence[str] | None, Sequence[str] | None]],
+) -> int:
+    """Return the number of letters of the longest symbol below turned columns."""
+    turned = [columns for _, columns in names if columns and is_turned(columns)]
+    return max((len(name) for columns in turned for name in columns), default=0)
 
 
 def is_turned(names: Sequence[str]) -> bool:
