@@ -102,13 +102,13 @@ def file_format(path: Path, given: str = "auto") -> str:
         return given
     if str(path) == "-":
         return "csv"
-    chunks = format_of_suffix(path)
-    if chunks is None:
+    found = format_of_suffix(path)
+    if found is None:
         raise DataError(
             f"{path}: cannot tell its format from its name. End it in"
             f" {', '.join('.' + known for known in FORMATS)}, or say which with data.format."
         )
-    return chunks
+    return found
 
 
 def format_of_suffix(path: Path) -> str | None:

@@ -53,8 +53,7 @@ def least_squares(train: Sequences, test: Sequences) -> LazyForecast | None:
     alike = (train.source_steps, train.target_steps) == (test.source_steps, T)
     if not (alike and train.has_equal_lengths and test.has_equal_lengths):
         return None
-    trained = DesignTable(train)
-    system = LinearSystem.of(trained)
+    system = LinearSystem.of(train)
     inputs, outputs = system.inputs, system.outputs
     (weights,) = system.solve((0.0,))
     never = (outputs.count == 0).reshape(T, F)
@@ -62,8 +61,8 @@ def least_squares(train: Sequences, test: Sequences) -> LazyForecast | None:
 
     def forecast(part: Sequences) -> Floats:
         found = np.empty((len(part), T, F))
-        for at, batch, scalers in DesignTable(part).parts():
-            design = inputs.design(trained.inputs(batch, scalers[0]))
+        for at, batch, scalers in scaled_blocks(part):
+            design = inputs.design(_flat(scalers[0].transform(batch.source)))
             rows = outputs.inverse_transform(design @ weights)
             found[at] = scalers[1].inverse_transform(rows.reshape(len(batch), T, F))
         if means is not None:
@@ -75,28 +74,28 @@ def least_squares(train: Sequences, test: Sequences) -> LazyForecast | None:
 
 @dataclass(frozen=True, eq=False)
 class LinearSystem:
-    """The linear systems that determine the map from the inputs to the outputs of a table.
+    """The linear systems that determine the map from the scaled sources to the scaled targets.
 
     Attributes:
-        table: the inputs and outputs.
+        part: the sequences to which the map is fitted, each of which is a row of a table.
         inputs: ranges of the input columns.
         outputs: ranges of the output columns.
         sets: indices of the output columns that share one system. All columns without missing cells
             form one set, and each of the other columns forms its own set.
     """
 
-    table: DesignTable
+    part: Sequences
     inputs: ColumnRanges
     outputs: ColumnRanges
     sets: list[NDArray[np.int64]]
 
     @classmethod
-    def of(cls, table: DesignTable) -> LinearSystem:
-        inputs = ColumnRanges.of(rows for rows, _ in table.row_blocks())
-        outputs = ColumnRanges.of(rows for _, rows in table.row_blocks())
-        whole = outputs.count == len(table.part)
+    def of(cls, part: Sequences) -> LinearSystem:
+        inputs = ColumnRanges.of(rows for rows, _ in _table_rows(part))
+        outputs = ColumnRanges.of(rows for _, rows in _table_rows(part))
+        whole = outputs.count == len(part)
         every = [np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None]]
-        return cls(table, inputs, outputs, [columns for columns in every if len(columns)])
+        return cls(part, inputs, outputs, [columns for columns in every if len(columns)])
 
     def solve(self, penalties: SequenceOf[float]) -> Floats:
         """Return weights (K, S * F + 1, T * G) for the scaled columns, one solution per penalty.
@@ -106,7 +105,7 @@ class LinearSystem:
                 of the inputs. The penalized weights are in the units of the model.
         """
         width = len(self.inputs.centre) + 1
-        unit = self.inputs.unit(self.table.part.source_space.scale)
+        unit = self.inputs.unit(self.part.source_space.scale)
         found = np.zeros((len(penalties), width, len(self.outputs.centre)))
         at_once = max(1, MAX_BLOCK_VALUES // width**2)
         for first in range(0, len(self.sets), at_once):
@@ -125,7 +124,7 @@ class LinearSystem:
         """
         width = len(self.inputs.centre) + 1
         pending: list[list[Floats]] = [[] for _ in every]
-        for source_rows, target_rows in self.table.row_blocks():
+        for source_rows, target_rows in _table_rows(self.part):
             design, targets = self.inputs.design(source_rows), self.outputs.transform(target_rows)
             for k, (rows, columns) in enumerate(zip(pending, every, strict=True)):
                 observed = ~np.isnan(targets[:, columns]).any(axis=1)
@@ -187,42 +186,29 @@ def _penalty_weights(design: Floats, rows: float, unit: Floats) -> Floats:
     return np.asarray(found)
 
 
-class DesignTable:
-    """A part of the data set as a table of inputs and outputs, with one row per sequence."""
+def scaled_blocks(part: Sequences) -> Iterator[tuple[slice, Sequences, tuple[Scaler, Scaler]]]:
+    """Yield triples (slice of indices, sequences, (source scaler, target scaler)). The scalers have
+    one shift and one scale per sequence."""
+    for indices, batch in part.chunks():
+        for first, rows in row_blocks(batch.source):
+            at = slice(first, first + len(rows))
+            block = batch.select(at) if len(rows) < len(batch) else batch
+            within = slice(indices.start + at.start, indices.start + at.stop)
+            yield within, block, block.sequence_scalers()
 
-    def __init__(self, part: Sequences) -> None:
-        self.part = part
 
-    def parts(self) -> Iterator[tuple[slice, Sequences, tuple[Scaler, Scaler]]]:
-        """Yield triples (slice of indices, sequences, (source scaler, target scaler)). The scalers
-        have one shift and one scale per sequence."""
-        for indices, batch in self.part.chunks():
-            for first, rows in row_blocks(batch.source):
-                at = slice(first, first + len(rows))
-                block = batch.select(at) if len(rows) < len(batch) else batch
-                within = slice(indices.start + at.start, indices.start + at.stop)
-                yield within, block, block.sequence_scalers()
+def _table_rows(part: Sequences) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the scaled sources (n, S * F) and targets (n, T * G), block by block, with one row per
+    sequence. Unobserved target cells are NaN."""
+    for _, batch, scalers in scaled_blocks(part):
+        target = scalers[1].transform(batch.target)
+        if batch.target_observed is not None:
+            target = np.where(batch.target_observed, target, np.nan)
+        yield _flat(scalers[0].transform(batch.source)), _flat(target)
 
-    def row_blocks(self) -> Iterator[tuple[Floats, Floats]]:
-        """Yield pairs of inputs (n, S * F) and outputs (n, T * G), block by block."""
-        for _, batch, scalers in self.parts():
-            yield self.inputs(batch, scalers[0]), self.outputs(batch, scalers[1])
 
-    def inputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
-        """Return the scaled sources as an array (n, S * F) with one row per sequence."""
-        return self._flat(per_sequence.transform(part.source))
-
-    def outputs(self, part: Sequences, per_sequence: Scaler) -> Floats:
-        """Return the scaled targets as an array (n, T * G) with one row per sequence. Unobserved
-        cells are NaN."""
-        points = per_sequence.transform(part.target)
-        if part.target_observed is not None:
-            points = np.where(part.target_observed, points, np.nan)
-        return self._flat(points)
-
-    @staticmethod
-    def _flat(points: NDArray[np.floating]) -> Floats:
-        return np.asarray(points.reshape(len(points), -1), dtype=np.float64)
+def _flat(points: NDArray[np.floating]) -> Floats:
+    return np.asarray(points.reshape(len(points), -1), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.data.least_squares import DesignTable, LinearSystem
+from seqattn.data.least_squares import LinearSystem, scaled_blocks
 from seqattn.data.sequences import Sequences
 from seqattn.data.spaces import Floats, Vectors
 
@@ -64,7 +64,7 @@ def ridge_map(train: Sequences, validation: Sequences) -> RidgeMap:
         train: training sequences, each with S source steps and T target steps.
         validation: validation sequences, with the same lengths as the training sequences.
     """
-    system = LinearSystem.of(DesignTable(train))
+    system = LinearSystem.of(train)
     with np.errstate(over="ignore", invalid="ignore"):  # overflow gives a non-finite loss
         maps = [_in_model_units(system, each, train) for each in system.solve(PENALTIES)]
         losses = _penalty_losses(maps, validation)
@@ -106,7 +106,7 @@ def _penalty_losses(
     errors, cells = np.zeros(len(maps)), 0
     of_source, of_target = part.source_space, part.target_space
     assert isinstance(of_source, Vectors) and isinstance(of_target, Vectors)
-    for _, batch, scalers in DesignTable(part).parts():
+    for _, batch, scalers in scaled_blocks(part):
         source = of_source.scaling.transform(scalers[0].transform(batch.source))
         target = of_target.scaling.transform(scalers[1].transform(batch.target))
         source, target = source.reshape(len(batch), -1), target.reshape(len(batch), -1)
