@@ -34,7 +34,7 @@ BY_OTHER_TESTS = {TEN: "below, with its numbers", DOCS / "config.md": "it is gen
                   DOCS / "plugins.md": "tests/plugins/test_page.py"}  # fmt: skip
 """Pages whose commands are not run by `test_every_command_of_a_page_does_what_it_should`."""
 ORDER = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in (
-    "own-data", "compare", "tune", "many-machines", "report", "doctor", "export", "commands",
+    "own-data", "text", "compare", "tune", "many-machines", "report", "doctor", "export", "commands",
     "tasks")),
     TEN]  # fmt: skip
 """Pages with commands, in the order of the site."""
@@ -146,7 +146,7 @@ def as_run_here(words: list[str]) -> list[str] | None:
     for key in sections.get("compare", {}).get("along", {}):
         less += ["--along", f"{key}=4,8"]
     sets = ["training.epochs=1", "training.batch_size=8"]
-    if "file" not in sections.get("data", {}).get("kind", ""):
+    if sections.get("data", {}).get("kind") not in ("file", "text"):
         sets += ["data.n_train=16", "data.n_validation=8", "data.n_test=8"]
     return [*less, *(word for each in sets for word in ("--set", each))]
 
@@ -167,6 +167,8 @@ def test_every_command_of_a_page_does_what_it_should(
     for block in blocks(page, "yaml"):
         if name := re.match(r"# (\S+\.yaml)\n", block):
             (tmp_path / name[1]).write_text(block)
+    pairs = (f"{number} cats\t{number} katzen\n" for number in range(100))
+    (tmp_path / "en-de.tsv").write_text("".join(pairs))
     commands = [less for words in typed(page) if (less := as_run_here(words)) is not None]
     assert commands
     text = " ".join(word for words in commands for word in words)
