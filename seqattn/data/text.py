@@ -461,7 +461,9 @@ def load_texts(config: Text) -> Splits:
     ids = _Numbers(pairs.lines if config.test_path is None else range(1, len(pairs.lines) + 1))
     train, validation, test = (_part(sides, ids, chosen, pairs.links) for chosen in places)
     notes = [*_size_notes(pairs, places), *notes, *_unknown_notes(sides, places)]
-    again = _pairs_of_training_again(sides, places)
+    again = 0
+    if config.test_path is not None or config.split.by != "source":
+        again = _pairs_of_training_again(pairs, sides, places)
     if again:
         notes.append(f"{counted(again, 'validation or test pair')} are also in the training part")
     digests = [
@@ -594,12 +596,16 @@ def _unknown_notes(sides: Sequence[_Finished], places: Sequence[Integers]) -> li
     return notes
 
 
-def _pairs_of_training_again(sides: Sequence[_Finished], places: Sequence[Integers]) -> int:
-    """Return how many validation and test pairs are also in the training part."""
+def _pairs_of_training_again(
+    pairs: _Pairs, sides: Sequence[_Finished], places: Sequence[Integers]
+) -> int:
+    """Return how many validation and test pairs are also in the training part, symbol by symbol,
+    whether the symbols are known or not."""
+    raw = [np.frombuffer(side.numbers, dtype=np.int32) for side in (pairs.source, pairs.target)]
 
     def keys(chosen: Integers) -> Iterator[int]:
-        bounds = [(one.starts[chosen].tolist(), one.lengths[chosen].tolist(), one.values)
-                  for one in sides]  # fmt: skip
+        bounds = [(one.starts[chosen].tolist(), one.lengths[chosen].tolist(), numbers)
+                  for one, numbers in zip(sides, raw, strict=True)]  # fmt: skip
         for k in range(len(chosen)):
             yield hash(tuple(values[starts[k] : starts[k] + lengths[k]].tobytes()
                              for starts, lengths, values in bounds))  # fmt: skip

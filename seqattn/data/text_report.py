@@ -57,16 +57,23 @@ class _SideCounts:
     """What is counted of one side."""
 
     words: Counter[str] = field(default_factory=Counter)
-    characters: Counter[str] = field(default_factory=Counter)
     word_lengths: array[int] = field(default_factory=lambda: array("i"))
     lengths: array[int] = field(default_factory=lambda: array("i"))
 
     def add(self, words: list[str]) -> None:
-        text = " ".join(words)
         self.words.update(words)
-        self.characters.update(text)
         self.word_lengths.append(len(words))
-        self.lengths.append(len(text))
+        self.lengths.append(sum(map(len, words)) + len(words) - 1)
+
+    @property
+    def characters(self) -> Counter[str]:
+        """The characters of all words, and the spaces between them."""
+        found = Counter[str]()
+        for word, count in self.words.items():
+            for character in word:
+                found[character] += count
+        found[" "] = self.words.total() - len(self.lengths)
+        return +found
 
 
 def describe_pairs(path: str, pairs: Iterable[Pair]) -> Iterator[str]:
