@@ -339,8 +339,8 @@ def _longest_turned_name(
     names: Sequence[tuple[Sequence[str] | None, Sequence[str] | None]],
 ) -> int:
     """Return the number of letters of the longest symbol below turned columns."""
-    turned = [columns for _, columns in names if columns and is_turned(columns)]
-    return max((len(name) for columns in turned for name in columns), default=0)
+    long_names = [columns for _, columns in names if columns and is_turned(columns)]
+    return max((len(name) for columns in long_names for name in columns), default=0)
 
 
 def is_turned(names: Sequence[str]) -> bool:
