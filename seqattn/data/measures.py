@@ -253,15 +253,22 @@ def losses_of_ngrams(
         the loss of the first model and the loss of the second model, by name.
     """
     V = train.target_space.vocabulary_size
-    counts = np.ones((V, V))  # of each symbol after each symbol; the begin is never a target
+    single, after = np.ones(V), np.full(V, float(V))  # counts of each symbol, and of its followers
+    seen = list[NDArray[np.int64]]()  # most of the V * V pairs never occur
     for _, chunk in train.chunks():
-        np.add.at(counts, _pairs(chunk), 1)
-    single = counts.sum(axis=0) - V + 1
+        before, symbol = _pairs(chunk)
+        single += np.bincount(symbol, minlength=V)
+        after += np.bincount(before, minlength=V)
+        seen.append(before * V + symbol)
+    pairs, counts = np.unique(np.concatenate(seen), return_counts=True)
     totals, n = np.zeros(2), 0
     for _, chunk in part.chunks():
         before, symbol = _pairs(chunk)
+        code = before * V + symbol
+        place = np.minimum(np.searchsorted(pairs, code), len(pairs) - 1)
+        count = 1 + np.where(pairs[place] == code, counts[place], 0)
         totals[0] -= np.log(single[symbol] / single.sum()).sum()
-        totals[1] -= np.log(counts[before, symbol] / counts.sum(axis=1)[before]).sum()
+        totals[1] -= np.log(count / after[before]).sum()
         n += len(symbol)
     return {FREQUENCIES: float(totals[0] / n)}, {BIGRAMS: float(totals[1] / n)}
 

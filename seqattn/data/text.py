@@ -41,12 +41,17 @@ from seqattn.data.spec import Splits
 from seqattn.data.tokens import END, SPECIAL, UNKNOWN, Links, Tokens
 from seqattn.data.windows import RowRanges, WindowNames, Windows
 from seqattn.errors import DataError, counted
+from seqattn.rng import rng_for
 
 SHIPPED = {"shipped:cmudict": Path(__file__).parent / "shipped" / "cmudict.tsv.xz"}
 """Files of pairs that the package contains."""
 MAX_IN_MEMORY = 2**22
 """Largest number of padded symbols of a part whose sequences are arrays in memory."""
 PARTS = ("training", "validation", "test")
+MAX_FITTED_PAIRS = 200_000
+"""Largest number of training pairs to which baselines are fitted."""
+BLOCK_PAIRS = 2**16
+"""Number of pairs whose symbols are translated to the vocabulary at a time."""
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z]{2,4})?", re.IGNORECASE)
 LINK = re.compile(r"(\d+)([-p?])(\d+)")
 BRACES = re.compile(r"\{([^{},]+),([^{},]+)(?:,([^{},]+))?\}")
@@ -326,26 +331,29 @@ def _records(
 # --- numbers --------------------------------------------------------------------------------------
 
 
+class _NumberOf(dict[str, int]):
+    """Number of each symbol in the order of appearance. A symbol that is looked up gets one."""
+
+    def __missing__(self, symbol: str) -> int:
+        number = self[symbol] = len(self)
+        return number
+
+
 @dataclass
 class _Side:
-    """The symbols of one side while they are read. Numbers are given in the order of appearance."""
+    """The symbols of one side while they are read."""
 
     config: TextSide
     numbers: array[int] = field(default_factory=lambda: array("i"))
     lengths: array[int] = field(default_factory=lambda: array("i"))
-    number_of: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPECIAL, UNKNOWN))
+    number_of: _NumberOf = field(default_factory=lambda: _NumberOf(dict.fromkeys(SPECIAL, UNKNOWN)))
 
     @property
     def space(self) -> Tokens:
         return Tokens(SPECIAL, self.config.unit, self.config.lowercase)
 
     def add(self, symbols: Sequence[str], *, ends: bool) -> None:
-        number_of, first = self.number_of, len(SPECIAL)
-        for symbol in symbols:
-            number = number_of.get(symbol)
-            if number is None:
-                number = number_of[symbol] = len(number_of) - len(SPECIAL) + first
-            self.numbers.append(number)
+        self.numbers.extend(map(self.number_of.__getitem__, symbols))
         if ends:
             self.numbers.append(END)
         self.lengths.append(len(symbols) + ends)
@@ -353,12 +361,18 @@ class _Side:
 
 @dataclass
 class _Pairs:
-    """All pairs of a data set while they are read."""
+    """All pairs of a data set while they are read.
+
+    Attributes:
+        keys: for each pair, 64 bits that depend on what the split keeps together.
+        hashes: for each pair, 64 bits that depend on its symbols.
+    """
 
     source: _Side
     target: _Side
     lines: array[int] = field(default_factory=lambda: array("q"))
     keys: array[int] = field(default_factory=lambda: array("Q"))
+    hashes: array[int] = field(default_factory=lambda: array("q"))
     part: array[int] = field(default_factory=lambda: array("b"))
     links: list[list[tuple[int, int, bool]]] = field(default_factory=list)
     left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -372,9 +386,10 @@ def has_control(text: str) -> bool:
 
 
 def _key_of(config: Text, pair: Pair) -> int:
-    """Return 64 bits that depend on what the split keeps together."""
-    by = {"source": pair.source, "pair": pair.place, "group": pair.group}[config.split.by]
-    text = unicodedata.normalize("NFC", by.strip())
+    """Return 64 bits that depend on what the split keeps together. Sources that differ only in case
+    or in white space are kept together, so that the parts are the same with every unit."""
+    by = {"source": pair.source, "pair": str(pair.line), "group": pair.group}[config.split.by]
+    text = " ".join(unicodedata.normalize("NFC", by).lower().split())
     digest = hashlib.blake2b(f"{config.split.seed}\0{text}".encode(), digest_size=8).digest()
     return int.from_bytes(digest)
 
@@ -429,6 +444,7 @@ def _read(config: Text, notes: list[str]) -> _Pairs:
             found.target.add(target, ends=True)
             found.lines.append(pair.line)
             found.keys.append(_key_of(config, pair))
+            found.hashes.append(hash((*source, "\t", *target)))
             found.part.append(part)
             if has_links:
                 found.links.append(_links_of(pair, len(source), len(target)))
@@ -457,21 +473,37 @@ def load_texts(config: Text) -> Splits:
                 f"{config.path}: the {name} part has no pairs. Give more pairs, or set"
                 " data.split.validation and data.split.test."
             )
-    sides = [_finish(side, places[0]) for side in (pairs.source, pairs.target)]
+    sides = [_finish(pairs.source, part), _finish(pairs.target, part)]
+    hashes = np.frombuffer(pairs.hashes, dtype=np.int64)
+    again = int(np.isin(hashes[part != 0], hashes[part == 0]).sum())
     ids = _Numbers(pairs.lines if config.test_path is None else range(1, len(pairs.lines) + 1))
     train, validation, test = (_part(sides, ids, chosen, pairs.links) for chosen in places)
-    notes = [*_size_notes(pairs, places), *notes, *_unknown_notes(sides, places)]
-    again = 0
-    if config.test_path is not None or config.split.by != "source":
-        again = _pairs_of_training_again(pairs, sides, places)
+    notes = [*_size_notes(pairs, places), *notes, *_unknown_notes(sides)]
     if again:
         notes.append(f"{counted(again, 'validation or test pair')} are also in the training part")
     digests = [
-        hashlib.sha256(b"".join(file.read_bytes() for file in parts_of_path(path))).hexdigest()
+        _digest(parts_of_path(path))
         for path in (config.path, config.validation_path, config.test_path)
         if path is not None
     ]
-    return Splits(train, validation, test, notes=tuple(notes), digests=tuple(digests))
+    fitted_on = None
+    if isinstance(train, Windows) and len(train) > MAX_FITTED_PAIRS:
+        drawn = rng_for(config.split.seed, "sample", 0).permutation(len(train))[:MAX_FITTED_PAIRS]
+        fitted_on = train.subset(np.sort(drawn))
+        notes.append(f"baselines are fitted to {MAX_FITTED_PAIRS:,} training pairs")
+    return Splits(
+        train, validation, test, notes=tuple(notes), digests=tuple(digests), fitted_on=fitted_on
+    )
+
+
+def _digest(files: Sequence[Path]) -> str:
+    """Return the SHA-256 digest of the content of files, one after the other."""
+    found = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as content:
+            while block := content.read(2**20):
+                found.update(block)
+    return found.hexdigest()
 
 
 def _size_notes(pairs: _Pairs, places: Sequence[Integers]) -> list[str]:
@@ -504,34 +536,52 @@ class _Finished(NamedTuple):
 
     Attributes:
         space: the space with the vocabulary.
-        values: (symbols, 1) numbers.
+        values: (symbols, 1) numbers, of a type that is as small as the vocabulary permits.
         starts, lengths: (N,) of each pair in `values`.
+        unknown: share of the unknown symbols in each part.
     """
 
     space: Tokens
-    values: NDArray[np.int32]
+    values: NDArray[np.integer]
     starts: Integers
     lengths: Integers
+    unknown: tuple[float, ...]
 
 
-def _finish(side: _Side, train: Integers) -> _Finished:
-    """Build the vocabulary from the training part, and translate the numbers of a side to it."""
+def _finish(side: _Side, part: NDArray[np.int8]) -> _Finished:
+    """Build the vocabulary from the training part, and translate the numbers of a side to it.
+
+    Args:
+        side: the numbers of N pairs.
+        part: (N,) part of each pair.
+    """
     raw = np.frombuffer(side.numbers, dtype=np.int32)
     lengths = np.frombuffer(side.lengths, dtype=np.int32).astype(np.int64)
     starts = np.cumsum(lengths) - lengths
-    in_train = np.zeros(len(lengths), dtype=bool)
-    in_train[train] = True
-    symbols = list(side.number_of)  # the first four are the reserved ones
-    counts = np.bincount(raw[np.repeat(in_train, lengths)], minlength=len(symbols))
-    config, first = side.config, len(SPECIAL)
+    blocks = [slice(first, first + BLOCK_PAIRS) for first in range(0, len(part), BLOCK_PAIRS)]
+    bounds = [slice(starts[one][0], starts[one][-1] + lengths[one][-1]) for one in blocks]
+    symbols, first = list(side.number_of), len(SPECIAL)
+    counts = np.zeros(len(symbols), dtype=np.int64)
+    for one, bound in zip(blocks, bounds, strict=True):
+        in_train = np.repeat(part[one] == 0, lengths[one])
+        counts += np.bincount(raw[bound][in_train], minlength=len(symbols))
+    config = side.config
     kept = [k for k in range(first, len(symbols)) if counts[k] >= config.min_count]
     kept.sort(key=lambda k: (-counts[k], symbols[k]))
     kept = kept[: config.max_size]
-    table = np.full(len(symbols), UNKNOWN, dtype=np.int32)
+    table = np.full(len(symbols), UNKNOWN, np.min_scalar_type(first + len(kept)))
     table[END] = END
     table[kept] = np.arange(first, first + len(kept))
+    values = np.empty_like(table, shape=len(raw))
+    unknown = np.zeros(3)
+    for one, bound in zip(blocks, bounds, strict=True):
+        values[bound] = table[raw[bound]]
+        part_of = np.repeat(part[one], lengths[one])
+        unknown += np.bincount(part_of[values[bound] == UNKNOWN], minlength=3)
+    unknown /= np.bincount(part, weights=lengths, minlength=3)
+    side.numbers = array("i")
     space = Tokens((*SPECIAL, *(symbols[k] for k in kept)), config.unit, config.lowercase)
-    return _Finished(space, table[raw][:, None], starts, lengths)
+    return _Finished(space, values[:, None], starts, lengths, tuple(unknown.tolist()))
 
 
 class _Numbers(collections.abc.Sequence[str]):
@@ -574,41 +624,18 @@ def _part(
     whole = part.select(slice(None))
     known = Links.of([links[k] for k in chosen.tolist()]) if links else None
     return Sequences(
-        whole.source.astype(np.int64), whole.source_lengths, whole.target.astype(np.int64),
+        whole.source, whole.source_lengths, whole.target,
         whole.target_lengths, whole.features, tuple(part.ids), links=known,
         target_features=whole.target_features, source_space=source_space,
         target_space=target_space,
     )  # fmt: skip
 
 
-def _unknown_notes(sides: Sequence[_Finished], places: Sequence[Integers]) -> list[str]:
+def _unknown_notes(sides: Sequence[_Finished]) -> list[str]:
     """Return one note for each side on the size of the vocabulary and the unknown symbols."""
     notes = []
     for side, word in zip(sides, ("source", "target"), strict=True):
-        shares = []
-        for name, chosen in zip(PARTS, places, strict=True):
-            inside = np.zeros(len(side.lengths), dtype=bool)
-            inside[chosen] = True
-            numbers = side.values[np.repeat(inside, side.lengths), 0]
-            shares.append(f"{float((numbers == UNKNOWN).mean()):.2%} in {name}")
+        shares = (f"{one:.2%} in {name}" for one, name in zip(side.unknown, PARTS, strict=True))
         size = len(side.space.symbols) - len(SPECIAL)
         notes.append(f"{word}: {size:,} {side.space.unit}s; unknown: {', '.join(shares)}")
     return notes
-
-
-def _pairs_of_training_again(
-    pairs: _Pairs, sides: Sequence[_Finished], places: Sequence[Integers]
-) -> int:
-    """Return how many validation and test pairs are also in the training part, symbol by symbol,
-    whether the symbols are known or not."""
-    raw = [np.frombuffer(side.numbers, dtype=np.int32) for side in (pairs.source, pairs.target)]
-
-    def keys(chosen: Integers) -> Iterator[int]:
-        bounds = [(one.starts[chosen].tolist(), one.lengths[chosen].tolist(), numbers)
-                  for one, numbers in zip(sides, raw, strict=True)]  # fmt: skip
-        for k in range(len(chosen)):
-            yield hash(tuple(values[starts[k] : starts[k] + lengths[k]].tobytes()
-                             for starts, lengths, values in bounds))  # fmt: skip
-
-    known = set(keys(places[0]))
-    return sum(key in known for part in places[1:] for key in keys(part))

@@ -506,6 +506,8 @@ class Windows(Sequences):
         """Return the values (n, L, F) of sources or targets, with 0 at padding, and a mask of the
         observed cells."""
         values, keep = rows.gather(indices), self._valid(rows, indices)
+        if values.dtype.kind != "f":  # numbers of symbols are stored in a small type
+            values = values.astype(np.int64)
         observed = np.broadcast_to(keep, values.shape)
         if self.has_empty:
             observed = keep & ~np.isnan(values)

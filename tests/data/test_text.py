@@ -216,6 +216,19 @@ def test_parts_are_disjoint(tmp_path: Path, by: str) -> None:
     assert list(again.train.ids) != list(data.train.ids)
 
 
+def test_the_split_depends_on_neither_case_nor_unit_nor_path(tmp_path: Path) -> None:
+    """The word of each part is the same in runs that are compared."""
+    path, other = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    path.write_text("".join(f"word{k}\t{k}\nWORD{k} \t{k}\n" for k in range(50)))
+    other.write_text(path.read_text())
+    for by in ("source", "pair"):
+        split = {"by": by, "validation": 10, "test": 10}
+        first = split_of(path, split=split)
+        second = split_of(other, split=split, source={"unit": "character", "lowercase": True})
+        assert list(first.test.ids) == list(second.test.ids)
+        assert len(first.test) == (20 if by == "source" else 10)
+
+
 def test_the_vocabulary_is_that_of_the_training_part(tmp_path: Path) -> None:
     data = split_of(many(tmp_path), split={"validation": 40, "test": 40})
     space, target = data.train.source_space, data.train.target_space
@@ -287,6 +300,7 @@ def test_many_pairs_are_gathered_on_demand(tmp_path: Path, monkeypatch: pytest.M
     for name in ("source", "target", "source_lengths", "target_lengths"):
         assert np.array_equal(getattr(ranges, name), getattr(whole, name)), name
     assert list(ranges.ids) == list(whole.ids)
+    assert ranges.sources.values.dtype == np.uint16 and ranges.source.dtype == np.int64
     chosen = np.array([5, 2, 9])
     assert np.array_equal(ranges.select(chosen).target, whole.select(chosen).target)
 
