@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "build" / "package"
 PAGE_FILES = ("page.css", "page.html", "page.js")
-MAX_WHEEL_BYTES = 5 * 2**20
+MAX_WHEEL_BYTES = 6 * 2**20  # 0.7 MB of them are the CMU Pronouncing Dictionary
 SDIST_FILES = ("docs/index.md", "configs/squares.yaml", "CITATION.cff", "SECURITY.md", "mkdocs.yml")
 FORBIDDEN = ("node_modules/", "__pycache__/", ".venv/", "shipped/real/", "seqattn.schema.json")
 

@@ -103,7 +103,8 @@ class AlignmentSums:
         self.by_kind: Any = 0.0  # (hit or weight, shift, L, A, number of kinds + 1)
         self.right: Any = 0.0  # (sure or any link, shift, L, A) largest weights
         self.steps: Any = 0  # (shift, number of kinds + 1) linked target steps with a row
-        self.sure = self.possible = 0
+        self.sure: Any = 0  # (shift,) sure links of target steps with a row
+        self.possible = 0
 
     def add(self, weights: NDArray[np.floating], links: Links) -> None:
         """Add the weights (N, L, A, T, S) of N sequences, with 0 in the padding."""
@@ -122,6 +123,7 @@ class AlignmentSums:
         largest = largest_weight_shares(weights)
         sums, right = np.zeros((2, 3, L, A, in_kind.shape[-1])), np.zeros((2, 3, L, A))
         counts = np.zeros((3, in_kind.shape[-1]), dtype=np.int64)
+        of_shift = np.zeros(3, dtype=np.int64)
         for k, shift in enumerate(SHIFTS):
             rows = slice(max(0, -shift), T - max(0, shift))
             steps = slice(max(0, shift), T - max(0, -shift))
@@ -131,10 +133,10 @@ class AlignmentSums:
                 total[k] = np.einsum("nlat,ntk->lak", found, in_kind[:, steps])
             right[0, k] = np.where(at_sure, largest[..., rows, :], 0).sum((0, 3, 4))
             right[1, k] = sums[0, k, ..., 0]
-            counts[k] = in_kind[:, steps].sum((0, 1))
+            counts[k], of_shift[k] = in_kind[:, steps].sum((0, 1)), sure[:, steps].sum()
         self.by_kind, self.right = self.by_kind + sums, self.right + right
         self.steps = self.steps + counts
-        self.sure += int(sure.sum())
+        self.sure = self.sure + of_shift
         self.possible += int((linked & ~sure).sum())
 
     def result(self) -> Alignment | None:
@@ -144,14 +146,14 @@ class AlignmentSums:
         hit, weight = self.by_kind / np.maximum(self.steps, 1)[:, None, None]
         written = self.steps[:, None, None, 0]
         return Alignment(
-            1 - self.right.sum(axis=0) / np.maximum(written + self.sure, 1),
+            1 - self.right.sum(axis=0) / np.maximum(written + self.sure[:, None, None], 1),
             hit[..., 0], weight[..., 0],
             {
                 name: (int(self.steps[1, k]), hit[..., k], weight[..., k])
                 for k, name in enumerate(self.names, 1)
                 if self.steps[1, k]
             },
-            int(self.steps[1, 0]), self.sure, self.possible,
+            int(self.steps[1, 0]), int(self.sure[1]), self.possible,
         )  # fmt: skip
 
 

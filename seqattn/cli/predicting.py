@@ -51,6 +51,26 @@ class ForecastFiles:
         "--attention", metavar="FILE.npz", help="Also write the attention weights."
     )] = None  # fmt: skip
 
+    def check_lines(self, attention_override: str | None) -> None:
+        """Check the options of a command that writes lines of text.
+
+        Raises:
+            UsageError: if an option applies to sequences of vectors only.
+        """
+        if self.form or self.attention or attention_override:
+            raise UsageError(
+                "--format, --attention and --attention-override apply to sequences of vectors; a"
+                " model of symbols writes lines of text. plot-attention and --interactive show its"
+                " weights."
+            )
+        if self.path is not None and self.path.suffix.lower() != ".txt":
+            raise UsageError(f"--output {self.path}: lines of text are written to a file .txt.")
+
+    @property
+    def given(self) -> bool:
+        """Whether one of the options is given."""
+        return bool(self.output or self.form or self.attention)
+
     @property
     def path(self) -> Path | None:
         """The file of the forecasts; None for standard output."""
@@ -66,7 +86,7 @@ class ForecastFiles:
             UsageError: if the format is unknown, if a binary format is to be written to standard
                 output, or if `--attention` does not name an NPZ file.
         """
-        known = get_args(ForecastFormat)
+        known = (*get_args(ForecastFormat), "txt")
         suffix = self.output.suffix.lower().removeprefix(".") if self.output is not None else ""
         form = self.form or suffix or "csv"
         if form not in known:
@@ -107,6 +127,18 @@ class ForecastOptions:
         " zeros[:LAYER[:HEAD]], or forced:FILE.json for your own weights.",
     )] = None  # fmt: skip
 
+    def check_no_files(self, files: ForecastFiles) -> None:
+        """Check the options of a command that prints the output for one test sequence of symbols.
+
+        Raises:
+            UsageError: if an option has no effect.
+        """
+        if files.given or self.attention_override is not None or self.steps is not None:
+            raise UsageError(
+                "--example prints the output for a test sequence of symbols; leave out --output,"
+                " --format, --attention, --attention-override and --steps."
+            )
+
     @property
     def rows_file(self) -> Path | None:
         """The file of forced attention weights; None if no such file is given."""
@@ -138,7 +170,7 @@ class LineOptions(DecodingOptions):
         "--interactive", help="Answer each line, with a heatmap of the attention."
     )] = False  # fmt: skip
 
-    def check_none_given(self, run: Path, *, is_of_symbols: bool) -> None:
+    def check_none_given(self, run: Path, files: ForecastFiles, *, is_of_symbols: bool) -> None:
         """Check that all options are at their defaults, because the command reads no lines.
 
         Raises:
@@ -146,11 +178,28 @@ class LineOptions(DecodingOptions):
         """
         given = [f"--{one.name.replace('_', '-')}" for one in fields(self)
                  if getattr(self, one.name) != one.default]  # fmt: skip
+        if files.path is not None and files.path.suffix.lower() == ".txt" and not files.form:
+            raise UsageError("--output FILE.txt: lines of text are outputs of models of symbols.")
         if given and is_of_symbols:
             raise UsageError(f"{given[0]}: applies to lines of text; leave out --example.")
         if given:
             raise UsageError(
                 f"{given[0]}: applies to models of symbols; {run} was trained on vectors."
+            )
+
+    def check_forced(self, steps: int | None) -> None:
+        """Check the options beside `--forced`.
+
+        Raises:
+            UsageError: if one of them has no effect.
+        """
+        if self.forced is None:
+            return
+        if str(self.forced) == "-":
+            raise UsageError("--forced -: give a file; standard input has the sources.")
+        if steps is not None or not self.decoding().is_greedy:
+            raise UsageError(
+                "--forced gives the outputs, so --beam, --temperature and --steps have no effect."
             )
 
     def columns(self, output: TextOutput) -> str:
@@ -216,7 +265,7 @@ def predict(
     if trained.spec.target.symbols and options.example is None:
         _predict_lines(run, trained, input_file, files, options, texts)
         return
-    texts.check_none_given(run, is_of_symbols=bool(trained.spec.target.symbols))
+    texts.check_none_given(run, files, is_of_symbols=bool(trained.spec.target.symbols))
     steps = options.steps or trained.spec.target_length
     if input_file is not None:
         reader = inputs.input_reader(trained, source.reading)
@@ -226,6 +275,7 @@ def predict(
     if options.example is not None:
         part = part.select(example_slice(options.example, len(part)))
     if trained.spec.target.symbols:
+        options.check_no_files(files)
         result = free_run(trained.model, part, part.target_steps, with_attention=False)
         show(trained.spec.target.text(result.values[0]))
         return
@@ -245,11 +295,8 @@ def _predict_lines(
     from seqattn.analysis.evaluation.texts import LINES_AT_ONCE, translate
     from seqattn.runs.storage import write_output
 
-    if files.form or files.attention or options.attention_override:
-        raise UsageError(
-            "--format, --attention and --attention-override apply to sequences of vectors; a model"
-            " of symbols writes lines of text. plot-attention and --interactive show its weights."
-        )
+    files.check_lines(options.attention_override)
+    texts.check_forced(options.steps)
     if texts.alignment:
         require_attention(run, trained.config.model)
     lines, name, is_typed = _lines_of(input_file)

@@ -4,11 +4,15 @@ models of symbols. Of vectors, `seqattn.data.metrics` defines the measures. Of s
     exact match          share of the sequences that are right in every symbol
     symbol error rate    edit distances (Levenshtein 1966) divided by the number of true symbols,
                          both summed over the sequences: the word error rate for words, the
-                         character error rate for characters. A source that has several targets in
-                         the part counts once, with the target that is nearest to the output.
+                         character error rate for characters
     token accuracy       share of the true symbols, with the end of the sequence, that have the
                          largest probability when the model is given all true symbols before them
     perplexity           exponential of the mean cross-entropy of the true symbols
+
+An output is cut after as many symbols as the longest target of the part has. An unknown symbol of
+a target counts as wrong, whatever the output is. For exact match and symbol error rate, a source
+that has several targets in the part counts once, with the target that is nearest to the output;
+the validation during training counts each pair by itself.
 
 In shapes, N is the number of sequences, n the number of sequences in a chunk, T the target length
 and V the size of the vocabulary.
@@ -28,9 +32,11 @@ from numpy.typing import NDArray
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Sequences
 from seqattn.data.spaces import Space
-from seqattn.data.tokens import END, PAD, Tokens
+from seqattn.data.tokens import END, PAD, UNKNOWN, Tokens
 
 FREQUENCIES = "unigram model"
+NEVER = -1
+"""Takes the place of unknown symbols of targets, so that no output equals them."""
 BIGRAMS = "bigram model (fitted)"
 COPY, FREQUENT_TARGET = "copy of the source", "most frequent target"
 
@@ -114,7 +120,8 @@ class TokenScores:
         """Add the most probable symbols and the cross-entropies of n sequences with teacher
         forcing, (n, T, 2)."""
         keep = chunk.target_keep
-        self.right += int((values[..., 0] == chunk.target[..., 0])[keep].sum())
+        true = np.where(chunk.target[..., 0] == UNKNOWN, NEVER, chunk.target[..., 0])
+        self.right += int((values[..., 0] == true)[keep].sum())
         self.entropy += np.where(keep, values[..., 1], 0).sum(axis=0)
         self.counts += keep.sum(axis=0)
 
@@ -152,11 +159,14 @@ Scores = VectorScores | TokenScores
 
 def references_of(part: Sequences) -> dict[bytes, NDArray[np.int64]]:
     """Return the different targets (M, T) of each source that has several, by the bytes of the
-    source."""
+    source. Sources with unknown symbols are left out, because they may differ."""
     targets = dict[bytes, set[bytes]]()
     for _, chunk in part.chunks():
         rows = chunk.target[..., 0].astype(np.int64)
-        for key, row in zip(_source_keys(chunk), rows, strict=True):
+        known = ~(chunk.source == UNKNOWN).any(axis=(1, 2))
+        for key, row, is_known in zip(_source_keys(chunk), rows, known.tolist(), strict=True):
+            if not is_known:
+                continue
             targets.setdefault(key, set()).add(row.tobytes())
     return {
         key: np.stack([np.frombuffer(row, dtype=np.int64) for row in sorted(rows)])
@@ -167,7 +177,7 @@ def references_of(part: Sequences) -> dict[bytes, NDArray[np.int64]]:
 
 def _source_keys(chunk: Sequences) -> Iterator[bytes]:
     rows = zip(chunk.source, chunk.source_lengths.tolist(), strict=True)
-    return (row[:length].tobytes() for row, length in rows)
+    return (row[:length].astype(np.int64).tobytes() for row, length in rows)
 
 
 @singledispatch
@@ -226,7 +236,9 @@ class OutputCounts(NamedTuple):
 
     @classmethod
     def of(cls, found: NDArray[np.integer], true: NDArray[np.integer]) -> OutputCounts:
-        """Count the outputs (N, T) of N targets (N, U)."""
+        """Count the outputs (N, T) of N targets (N, U). No output is right where the target has an
+        unknown symbol."""
+        true = np.where(true == UNKNOWN, NEVER, true)
         distances = edit_distances(found, true)
         symbols = (((true == END) | (true == PAD)).cumsum(axis=1) == 0).sum()
         return cls(int((distances == 0).sum()), len(true), int(distances.sum()), int(symbols))
@@ -285,7 +297,7 @@ def measures_of_rules(train: Sequences, part: Sequences) -> dict[str, dict[str, 
     number_of = part.target_space.number_of
     if isinstance(part.source_space, Tokens):  # a symbol that the target lacks has no number
         scores[COPY] = TokenScores(part)
-        copies = np.array([number_of.get(one, -1) for one in part.source_space.symbols])
+        copies = np.array([number_of.get(one, -2) for one in part.source_space.symbols])
         copies[PAD] = PAD
     for places, chunk in part.chunks():
         rows = np.broadcast_to(frequent[:, None], (len(chunk), U, 1))

@@ -24,6 +24,7 @@ import json
 import lzma
 import re
 import unicodedata
+import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -103,7 +104,7 @@ def _open_binary(path: Path) -> Iterator[BinaryIO]:
     try:
         with openers.get(path.suffix.lower(), open)(path, "rb") as file:
             yield file
-    except (gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise DataError(f"{path}: is a damaged compressed file ({error}).") from None
 
 
@@ -155,14 +156,14 @@ def read_pairs(config: Text, path: str, note: list[str]) -> Iterator[Pair]:
         return _parallel_pairs(files, config.encoding)
     rows, has_names = _open_rows(files[0], config.encoding)
     if has_names:
-        return _records(config, files[0], rows)
+        return _records(config, files[0], rows, note)
     return _table_pairs(config, files[0], rows, note)
 
 
 def _open_rows(path: Path, encoding: str) -> tuple[Iterator[tuple[int, Any]], bool]:
     """Return the numbered rows of a file, and whether they are objects with names instead of
     cells."""
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in (".gz", ".xz")]
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".xz")]
     match suffixes[-1:]:
         case [".jsonl" | ".ndjson"]:
             return _json_lines(path, encoding), True
@@ -245,36 +246,54 @@ def _read_first_row(
         or {"source", "target"} <= {cell.lower() for cell in header}
         or all(LANGUAGE.fullmatch(cell) for cell in header)
     )
-    columns = _columns_of(config, header if is_header else None, path)
+    columns = _columns_of(config, header if is_header else None, path, len(cells))
     names = [repr(header[k]) if is_header else str(k + 1) for k in columns[:2] if k is not None]
     has = "columns" if is_header else "the file has no header; columns"
     note.append(f"{path}: {has} {' and '.join(names)} are source and target")
     return columns, is_header
 
 
-def _columns_of(config: Text, header: Sequence[str] | None, path: Path) -> list[int | None]:
-    """Return the indices of the columns of source, target, links and group.
+def _columns_of(
+    config: Text, header: Sequence[str] | None, path: Path, count: int
+) -> list[int | None]:
+    """Return the indices of the columns of source, target, links and group. Without names, source
+    and target are the two columns that have no other role.
 
     Raises:
-        DataError: if a column that the config names does not exist.
+        DataError: if it is unknown which columns are source and target.
     """
-    named = {"source.column": config.source.column, "target.column": config.target.column,
-             "alignment": config.alignment, "group": config.group}  # fmt: skip
-    found = list[int | None]()
-    lower = [] if header is None else [name.lower() for name in header]
-    for (key, name), usual in zip(named.items(), ("source", "target", None, None), strict=True):
-        if name is not None and name not in (header or ()):
-            has = "has no header" if header is None else f"has {', '.join(map(repr, header))}"
-            raise DataError(f"{path}: data.{key}: there is no column {name!r}; the file {has}.")
-        if name is not None and header is not None:
-            found.append(header.index(name))
-        elif usual is None:
-            found.append(None)
-        else:
-            found.append(lower.index(usual) if usual in lower else len(found))
+    names = [""] * count if header is None else list(header)
+    has = f"{count} columns and no header" if header is None else ", ".join(map(repr, names))
+    found, lower = _named_columns(config, names, path, has), [name.lower() for name in names]
+    for side, usual in enumerate(("source", "target")):
+        if found[side] is None and usual in lower:
+            found[side] = lower.index(usual)
+    free = sorted(set(range(count)) - set(found))
+    lacking = [side for side, column in enumerate(found[:2]) if column is None]
+    if lacking and len(free) != len(lacking):
+        raise DataError(
+            f"{path}: has {has}. Set data.source.column and data.target.column, so that it is known"
+            " which columns are the pair."
+        )
+    for side, column in zip(lacking, free, strict=False):
+        found[side] = column
     if found[0] == found[1]:
         raise DataError(f"{path}: source and target are the same column. Set data.target.column.")
     return found
+
+
+def _named_columns(config: Text, names: list[str], path: Path, has: str) -> list[int | None]:
+    """Return the indices of the columns of source, target, links and group that the config names.
+
+    Raises:
+        DataError: if there is no column of such a name.
+    """
+    named = {"source.column": config.source.column, "target.column": config.target.column,
+             "alignment": config.alignment, "group": config.group}  # fmt: skip
+    for key, name in named.items():
+        if name is not None and name not in names:
+            raise DataError(f"{path}: data.{key}: there is no column {name!r}; the file has {has}.")
+    return [None if name is None else names.index(name) for name in named.values()]
 
 
 def _json_lines(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -282,7 +301,7 @@ def _json_lines(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]
         if line.strip():
             try:
                 record = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"{path}, line {number}: is not valid JSON ({error}).") from None
             if not isinstance(record, dict):
                 raise DataError(f"{path}, line {number}: expected an object with two texts.")
@@ -306,7 +325,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _records(
-    config: Text, path: Path, records: Iterable[tuple[int, dict[str, Any]]]
+    config: Text, path: Path, records: Iterable[tuple[int, dict[str, Any]]], note: list[str]
 ) -> Iterator[Pair]:
     """Yield the pairs of records with named texts."""
     names = list[str | None]()
@@ -318,7 +337,10 @@ def _records(
                     f"{path}, line {number}: has {counted(len(keys), 'field')}; a pair has two"
                     " texts."
                 )
-            names = [None if k is None else keys[k] for k in _columns_of(config, keys, path)]
+            names = [
+                None if k is None else keys[k] for k in _columns_of(config, keys, path, len(keys))
+            ]
+            note.append(f"{path}: the fields {names[0]!r} and {names[1]!r} are source and target")
         texts = ["" if name is None else record.get(name, "") for name in names]
         for name, text in zip(names, texts, strict=True):
             if not isinstance(text, str | None):
@@ -422,11 +444,11 @@ def _read(config: Text, notes: list[str]) -> _Pairs:
     """Read all pairs of all paths of the config."""
     found = _Pairs(_Side(config.source), _Side(config.target))
     spaces = found.source.space, found.target.space
-    has_links = config.alignment is not None
+    paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
+    has_links = config.alignment is not None or any(len(parts_of_path(path)) == 3 for path in paths)
     for part, path in enumerate((config.path, config.validation_path, config.test_path)):
         if path is None:
             continue
-        has_links |= len(parts_of_path(path)) == 3
         for pair in read_pairs(config, path, notes):
             source, target = spaces[0].split(pair.source), spaces[1].split(pair.target)
             reason = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from array import array
 from collections import Counter
@@ -65,6 +66,17 @@ class _SideCounts:
         self.word_lengths.append(len(words))
         self.lengths.append(sum(map(len, words)) + len(words) - 1)
 
+    def describe(self) -> Iterator[str]:
+        """Yield lines about the lengths and the symbols, by unit."""
+        yield _quantiles(self.word_lengths, "words")
+        yield _quantiles(self.lengths, "characters")
+        for unit, counts in (("words", self.words), ("characters", self.characters)):
+            rare = (sum(count for count in counts.values() if count < least) / counts.total()
+                    for least in MIN_COUNTS)  # fmt: skip
+            shares = ", ".join(f"{share:.2%} with min_count: {least}"
+                               for share, least in zip(rare, MIN_COUNTS, strict=True))  # fmt: skip
+            yield f"{len(counts):,} different {unit}; unknown: {shares}"
+
     @property
     def characters(self) -> Counter[str]:
         """The characters of all words, and the spaces between them."""
@@ -93,7 +105,9 @@ def describe_pairs(path: str, pairs: Iterable[Pair]) -> Iterator[str]:
         if not all(words):
             empty += 1
             continue
-        control += has_control(pair.source) or has_control(pair.target)
+        if has_control(pair.source) or has_control(pair.target):
+            control += 1
+            continue
         equal += pair.source == pair.target
         sources.append(hash(pair.source))
         hashes.append(hash((pair.source, pair.target)))
@@ -103,19 +117,8 @@ def describe_pairs(path: str, pairs: Iterable[Pair]) -> Iterator[str]:
         raise DataError(f"{path}: has no pair of texts.")
     yield f"{path}: {counted(n, 'pair')} of texts"
     for name, side in zip(("source", "target"), sides, strict=True):
-        yield f"  {name}: {_quantiles(side.word_lengths, 'words')}"
-        yield f"  {name}: {_quantiles(side.lengths, 'characters')}"
-        for unit, counts in (("words", side.words), ("characters", side.characters)):
-            total = counts.total()
-            rare = (sum(count for count in counts.values() if count < least) / total
-                    for least in MIN_COUNTS)  # fmt: skip
-            shares = ", ".join(f"{share:.2%} with min_count: {least}"
-                               for share, least in zip(rare, MIN_COUNTS, strict=True))  # fmt: skip
-            yield f"  {name}: {len(counts):,} different {unit}; unknown: {shares}"
-    pairs_again = len(hashes) - len(np.unique(_integers(hashes)))
-    kinds = len(np.unique(_integers(sources)))
-    several = len(np.unique(_integers(hashes))) - kinds
-    yield f"  duplicates: {pairs_again:,} pairs; {several:,} further targets of a known source"
+        yield from (f"  {name}: {line}" for line in side.describe())
+    yield _duplicates(hashes, sources)
     ratio = np.frombuffer(sides[0].word_lengths, np.int32) / np.frombuffer(
         sides[1].word_lengths, np.int32
     )
@@ -128,17 +131,23 @@ def describe_pairs(path: str, pairs: Iterable[Pair]) -> Iterator[str]:
         yield f"  left out: {empty:,} with an empty side, {control:,} with a control character"
 
 
+def _duplicates(pairs: array[int], sources: array[int]) -> str:
+    """Return text about equal pairs and about sources with several targets, given hashes."""
+    kinds, of_source = (len(np.unique(_integers(one))) for one in (pairs, sources))
+    again, several = len(pairs) - kinds, kinds - of_source
+    return f"  duplicates: {again:,} pairs; {several:,} further targets of a known source"
+
+
 def _integers(numbers: array[int]) -> NDArray[np.int64]:
     return np.frombuffer(numbers, dtype=np.int64)
 
 
 def _quantiles(lengths: array[int], unit: str) -> str:
     found = np.frombuffer(lengths, dtype=np.int32)
-    middle, high = np.quantile(found, [0.5, 0.95]).astype(int)
+    middle, high = np.quantile(found, [0.5, 0.95], method="higher")
     return f"{found.min():,} to {found.max():,} {unit}, median {middle:,}, 95% at most {high:,}"
 
 
 def section_of(path: str) -> str:
     """Return the section `data` of a config that trains on a file of pairs."""
-    return f'data:\n  kind: text\n  path: "{path}"' if BRACES.search(path) else (
-        f"data:\n  kind: text\n  path: {path}")  # fmt: skip
+    return f"data:\n  kind: text\n  path: {json.dumps(path, ensure_ascii=False)}"

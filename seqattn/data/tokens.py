@@ -135,8 +135,9 @@ class Tokens(Space):
         return list(text) if self.unit == "character" else text.split()
 
     def numbers(self, symbols: Sequence[str], *, ends: bool) -> Integers:
-        """Return the numbers (L,) of symbols, followed by the end of the sequence if `ends`."""
-        found = [self.number_of.get(symbol, UNKNOWN) for symbol in symbols]
+        """Return the numbers (L,) of symbols, followed by the end of the sequence if `ends`. Words
+        that are written like a reserved symbol are unknown."""
+        found = [max(self.number_of.get(symbol, UNKNOWN), UNKNOWN) for symbol in symbols]
         return np.array([*found, END] if ends else found, dtype=np.int64)
 
     def pad(self, sequences: Sequence[Sequence[str]], *, ends: bool) -> tuple[Integers, Integers]:

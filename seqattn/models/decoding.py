@@ -32,8 +32,10 @@ from seqattn.models.base import ModelOutput, Seq2SeqModel
 from seqattn.rng import rng_for
 
 FIRST_RANK = 1e9
-"""Added to the scores of ended results, so that a result without an end is only used if there are
+"""Subtracted from the scores of results without an end, so that they are only used if there are
 fewer ended results than asked for."""
+MAX_SAMPLES = 1000
+"""Largest number of samples of a sequence."""
 
 
 @dataclass(frozen=True)
@@ -238,13 +240,14 @@ def _sample(
     decoding: Decoding, first: int,
 ) -> Results:  # fmt: skip
     """Sample M results of each sequence by inversion of the distribution function. The random
-    numbers of a sequence depend only on the seed and on its number."""
+    numbers of a result depend only on the seed, the number of the sequence and that of the result.
+    """
     N, M, device = len(source), decoding.n_best, source.device
     temperature = decoding.temperature or 1.0
     u = torch.from_numpy(
         np.stack(
-            [rng_for(decoding.seed, "decoding", first + k).random_sample((M, steps))
-             for k in range(N)]
+            [rng_for(decoding.seed, "decoding", MAX_SAMPLES * (first + k) + m).random_sample(steps)
+             for k in range(N) for m in range(M)]
         )
     ).to(device).view(N * M, steps)  # fmt: skip
     repeated = [None if x is None else x.repeat_interleave(M, 0) for x in (source, source_lengths)]

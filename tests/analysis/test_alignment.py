@@ -46,6 +46,8 @@ def test_measures_by_hand() -> None:
     assert found.hit[2, 0, 0] == pytest.approx((0 + 0) / 2)
     assert found.weight[2, 0, 0] == pytest.approx((0.0 + 0.1) / 2)
     assert found.aer[2, 0, 0] == 1
+    # At shift -1, all four symbols have a next step, and 1-2 is right.
+    assert found.aer[0, 0, 0] == pytest.approx(1 - 2 / (4 + 3))
     assert found.best == (1, 0, 0)
     plain = found.as_plain()
     assert plain["best_shift"] == 0 and plain["hit"]["0"] == found.hit[1, 0, 0]

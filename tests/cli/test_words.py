@@ -26,7 +26,7 @@ from seqattn.data.measures import (
     losses_of_ngrams,
     measures_of_rules,
 )
-from seqattn.data.tokens import END, PAD, Tokens
+from seqattn.data.tokens import END, PAD, UNKNOWN, Tokens
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import RunFolder
 from tests.conftest import ROOT, Ended
@@ -237,6 +237,7 @@ def test_distances_of_many_pairs_are_those_of_each() -> None:
     expected = [plain_distance(before_end(a), before_end(b))
                 for a, b in zip(found, true, strict=True)]  # fmt: skip
     assert edit_distances(found, true).tolist() == expected
+    found, true = (np.where(one == UNKNOWN, 8, one) for one in (found, true))
     counts = OutputCounts.of(found, true)
     assert counts == (
         expected.count(0),
@@ -264,6 +265,59 @@ def test_a_source_with_several_targets_counts_once_with_the_nearest() -> None:
         scores.add_free_running(one, part.select(one), outputs[one])
     # "ab" is nearest to "cc", 1 edit of 2 symbols; the two equal pairs of "c" count twice.
     assert scores.outputs == (2, 3, 1, 4)
+
+
+def test_unknown_symbols_are_never_right_and_do_not_make_sources_equal() -> None:
+    space = Tokens.of_symbols("ab", "character")
+    sources, targets = ["x", "y", "a", "b"], ["a", "b", "x", "ab"]
+    (source, lengths), (target, target_lengths) = (
+        space.pad([list(text) for text in texts], ends=ends)
+        for texts, ends in ((sources, False), (targets, True))
+    )
+    part = Sequences(
+        source, lengths, target, target_lengths, space.names, tuple("wxyz"), source_space=space,
+        target_space=space,
+    )  # fmt: skip
+    scores = TokenScores(part)
+    scores.add_free_running(slice(0, 4), part, target)
+    assert scores.outputs == (3, 4, 1, 5)  # all but the unknown target, each by itself
+    scores.add_teacher_forced(slice(0, 4), part, np.concatenate([target, target * 0], axis=-1))
+    assert scores.measures["token_accuracy"] == 8 / 9
+
+
+def test_words_like_reserved_symbols_are_unknown(
+    run: RunFolder, seqattn: Command, tmp_path: Path
+) -> None:
+    space = Tokens.of_symbols("ab")
+    assert space.numbers(["a", "<pad>", "<begin>", "<end>", "b"], ends=True).tolist() == [
+        4, UNKNOWN, UNKNOWN, UNKNOWN, 5, END,
+    ]  # fmt: skip
+    lines, forced = tmp_path / "lines.txt", tmp_path / "forced.txt"
+    lines.write_text("the ship saw a tree\n" * 3)
+    forced.write_text("wa <pad>\nwa <end> o\nwa qqq\n")
+    done = seqattn("predict", run.path, "--input", lines, "--forced", forced, "--scores")
+    assert [row.split("\t")[1] for row in done.out.splitlines()] == [
+        "wa <unknown>", "wa <unknown> o", "wa <unknown>",
+    ]  # fmt: skip
+    assert "3 symbols unknown to the model: '<pad>', '<end>', 'qqq'" in done.err
+
+
+def test_options_without_an_effect_are_refused(
+    run: RunFolder, seqattn: Command, tmp_path: Path
+) -> None:
+    line = tmp_path / "line.txt"
+    line.write_text("the ship saw a tree\n")
+    for words, message in (
+        (("--example", "0", "--output", "x.csv"), "leave out --output"),
+        (("--example", "0", "--steps", "2"), "leave out --output"),
+        (("--input", line, "--output", "x.npz"), "written to a file .txt"),
+        (("--input", line, "--forced", line, "--beam", "2"), "have no effect"),
+        (("--input", line, "--forced", "-"), "give a file"),
+    ):
+        done = seqattn("predict", run.path, *words)
+        assert done.code == 2 and message in done.err, words
+    done = seqattn("predict", run.path, "--input", line, "--output", tmp_path / "out.txt")
+    assert done.code == 0 and (tmp_path / "out.txt").read_text().count("\n") == 1
 
 
 def test_losses_of_unigrams_and_bigrams() -> None:

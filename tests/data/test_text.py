@@ -94,7 +94,12 @@ def test_records_of_json_and_parquet(tmp_path: Path) -> None:
     parquet = tmp_path / "pairs.parquet"
     duckdb.sql(f"COPY (SELECT * FROM read_json('{path}')) TO '{parquet}'")
     assert pairs_of(parquet, **sides) == WORDS
-    assert pairs_of(path)[0] == ("0", "der hund")  # without names: the first two fields
+    with pytest.raises(DataError, match=r"has 'n', 'de', 'en'. Set data.source.column"):
+        pairs_of(path)
+    path.write_text('{"en": "yes", "de": "ja"}\n')
+    notes = list[str]()
+    assert [pair.target for pair in read_pairs(config_of(path), str(path), notes)] == ["ja"]
+    assert notes == [f"{path}: the fields 'en' and 'de' are source and target"]
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
@@ -164,6 +169,9 @@ def test_what_is_left_out_is_counted_with_its_place(tmp_path: Path) -> None:
     ("a.jsonl", '["a", "b"]\n', r"a.jsonl, line 1: expected an object"),
     ("a.parquet", "no parquet", r"a.parquet: cannot be read as Parquet"),
     ("a.tsv.gz", "no gzip", r"a.tsv.gz: is a damaged compressed file"),
+    ("a.jsonl", "[" * 100_000, r"a.jsonl, line 1: is not valid JSON"),
+    ("a.csv", "a,b,c\nd,e,f\n", r"a.csv: has 3 columns and no header. Set"),
+    ("a.csv", "source,b,c\nd,e,f\n", r"a.csv: has 3 columns and no header"),
 ])  # fmt: skip
 def test_wrong_files_are_named(tmp_path: Path, name: str, content: str, message: str) -> None:
     (tmp_path / name).write_text(content)
@@ -184,7 +192,8 @@ def test_wrong_names_and_counts(tmp_path: Path) -> None:
     ):
         pairs_of(tmp_path / "a.csv", source={"column": "fr"})
     with pytest.raises(DataError, match="the same column"):
-        pairs_of(tmp_path / "a.csv", source={"column": "de"})
+        pairs_of(tmp_path / "a.csv", source={"column": "de"}, target={"column": "de"})
+    assert pairs_of(tmp_path / "a.csv", source={"column": "de"}) == [("eins", "one")]
 
 
 # --- parts, vocabularies, links -------------------------------------------------------------------
@@ -277,6 +286,23 @@ def test_known_links(tmp_path: Path) -> None:
         split_of(tmp_path / "t.{en,de,align}")
 
 
+def test_named_columns_are_neither_source_nor_target(tmp_path: Path) -> None:
+    path = tmp_path / "links.tsv"
+    path.write_text("links\ten\tde\n0-0\tyes\tja\n0-0\tno\tnein\n")
+    assert pairs_of(path, alignment="links") == [("yes", "ja"), ("no", "nein")]
+
+
+def test_links_of_the_test_part_only(tmp_path: Path) -> None:
+    for part in ("train", "val", "test"):
+        for side, word in (("en", "yes"), ("de", "ja"), ("al", "0-0")):
+            (tmp_path / f"{part}.{side}").write_text(f"{word}\n")
+    paths = {"validation_path": f"{tmp_path}/val.{{en,de}}",
+             "test_path": f"{tmp_path}/test.{{en,de,al}}"}  # fmt: skip
+    data = load_data(config_of(f"{tmp_path}/train.{{en,de}}", **paths))
+    assert data.test.links is not None and data.test.links.target.tolist() == [0]
+    assert data.train.links is not None and len(data.train.links.target) == 0
+
+
 def test_paths_of_their_own(tmp_path: Path) -> None:
     for name, k in (("a", 0), ("b", 1), ("c", 2)):
         (tmp_path / f"{name}.tsv").write_text(f"{WORDS[k][0]}\t{WORDS[k][1]}\n")
@@ -346,7 +372,7 @@ def test_a_file_of_pairs_is_recognized_and_described(tmp_path: Path, seqattn: Co
     assert done.code == 0, done.err
     lines = [line.strip() for line in done.out.splitlines()]
     assert lines[0] == "pairs.tsv: 6 pairs of texts"
-    assert "source: 1 to 10 words, median 2, 95% at most 8" in lines
+    assert "source: 1 to 10 words, median 2, 95% at most 10" in lines
     # 17 source words, of which "yes" and 10 letters occur once.
     assert (
         "source: 13 different words; unknown: 64.71% with min_count: 2, 100.00% with min_count: 5"

@@ -102,6 +102,10 @@ def test_samples_follow_the_probabilities_of_the_model() -> None:
     again = decode(model, source[1:], LENGTHS[1:], T, Decoding(n_best=7, temperature=2.0), first=1)
     few = decode(model, source, LENGTHS, T, Decoding(n_best=7, temperature=2.0))
     assert torch.equal(again.symbols, few.symbols[1:])
+    longer = decode(model, source, LENGTHS, T + 3, Decoding(n_best=3, temperature=2.0))
+    drawn = {tuple(row) for row in few.symbols[1].tolist() if END in row}
+    cut = {tuple(row[:T]) for row in longer.symbols[1].tolist() if END in row[:T]}
+    assert cut <= drawn  # neither the number of steps nor that of samples changes a sample
     one = few.symbols[1, 0]
     symbols = tuple(one[one != PAD].tolist())
     assert float(few.log_probs[1, 0]) == pytest.approx(

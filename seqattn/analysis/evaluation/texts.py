@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqattn.data import Sequences
-from seqattn.data.tokens import END, PAD, SPECIAL, Tokens
+from seqattn.data.tokens import END, PAD, SPECIAL, UNKNOWN, Tokens
 from seqattn.errors import DataError, counted
 from seqattn.models import AttentionMap
 from seqattn.models.decoding import GREEDY, Decoding, Results, decode, force, log_probabilities
@@ -73,7 +73,7 @@ def translate(
         trained: the model, whose source and target are symbols.
         lines: the sources.
         steps: the maximum number of symbols of an output; None for twice the longest target of the
-            training.
+            training, or the number of positions that the model has learned.
         note: a function that receives messages for the user.
         decoding: how outputs are found.
         forced: the output of each line, which the decoder then reads; None to find the outputs.
@@ -87,7 +87,8 @@ def translate(
     """
     spec = trained.spec
     source, target = spec.tokens
-    steps = steps or LONGEST_OUTPUT * spec.target_length
+    longest = trained.model.max_length or LONGEST_OUTPUT * spec.target_length
+    steps = steps or min(LONGEST_OUTPUT * spec.target_length, longest)
     rest, first, unknown = iter(lines), 1, Counter[str]()
     targets = None if forced is None else iter(forced)
     while chunk := list(islice(rest, at_once)):
@@ -95,11 +96,12 @@ def translate(
         if [] in sources:
             empty = first + sources.index([])
             raise DataError(f"{name}, line {empty}: is empty. Leave empty lines out.")
-        unknown.update(one for line in sources for one in line if one not in source.number_of)
+        unknown.update(_unknown_symbols(source, sources))
         given = None
         if targets is not None:
             given = [target.split(line.rstrip("\r\n")) for line in islice(targets, len(chunk))]
             _check_count(name, first - 1 + len(chunk), first - 1 + len(given))
+            unknown.update(_unknown_symbols(target, given))
         part = _part_of(sources, given, source, target, first)
         spec.note_lengths(part.source_lengths, spec.target_length, note)
         yield from _outputs(trained, part, sources, steps, decoding, given is not None,
@@ -110,6 +112,11 @@ def translate(
     if unknown:
         shown = ", ".join(map(repr, list(unknown)[:5])) + (", ..." if len(unknown) > 5 else "")
         note(f"{name}: {counted(unknown.total(), 'symbol')} unknown to the model: {shown}.")
+
+
+def _unknown_symbols(space: Tokens, lines: list[list[str]]) -> Iterator[str]:
+    numbers = space.number_of
+    return (one for line in lines for one in line if numbers.get(one, UNKNOWN) <= UNKNOWN)
 
 
 def _check_count(name: str, lines: int, forced: int) -> None:
