@@ -582,18 +582,19 @@ def _finish(side: _Side, part: NDArray[np.int8]) -> _Finished:
     starts = np.cumsum(lengths) - lengths
     blocks = [slice(first, first + BLOCK_PAIRS) for first in range(0, len(part), BLOCK_PAIRS)]
     bounds = [slice(starts[one][0], starts[one][-1] + lengths[one][-1]) for one in blocks]
-    symbols, first = list(side.number_of), len(SPECIAL)
+    symbols, config = list(side.number_of), side.config
     counts = np.zeros(len(symbols), dtype=np.int64)
     for one, bound in zip(blocks, bounds, strict=True):
         in_train = np.repeat(part[one] == 0, lengths[one])
         counts += np.bincount(raw[bound][in_train], minlength=len(symbols))
-    config = side.config
-    kept = [k for k in range(first, len(symbols)) if counts[k] >= config.min_count]
-    kept.sort(key=lambda k: (-counts[k], symbols[k]))
-    kept = kept[: config.max_size]
-    table = np.full(len(symbols), UNKNOWN, np.min_scalar_type(first + len(kept)))
-    table[END] = END
-    table[kept] = np.arange(first, first + len(kept))
+    space = Tokens.of_counts(
+        dict(zip(symbols, counts.tolist(), strict=True)), config.unit, lowercase=config.lowercase,
+        min_count=config.min_count, max_size=config.max_size,
+    )  # fmt: skip
+    # Reserved symbols keep their numbers: `END` follows each target, and words that are written
+    # like a reserved symbol have been read as unknown.
+    known = [space.number_of.get(symbol, UNKNOWN) for symbol in symbols]
+    table = np.array(known, np.min_scalar_type(len(space.symbols)))
     values = np.empty_like(table, shape=len(raw))
     unknown = np.zeros(3)
     for one, bound in zip(blocks, bounds, strict=True):
@@ -602,7 +603,6 @@ def _finish(side: _Side, part: NDArray[np.int8]) -> _Finished:
         unknown += np.bincount(part_of[values[bound] == UNKNOWN], minlength=3)
     unknown /= np.bincount(part, weights=lengths, minlength=3)
     side.numbers = array("i")
-    space = Tokens((*SPECIAL, *(symbols[k] for k in kept)), config.unit, config.lowercase)
     return _Finished(space, values[:, None], starts, lengths, tuple(unknown.tolist()))
 
 

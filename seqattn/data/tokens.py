@@ -70,28 +70,23 @@ class Tokens(Space):
         return cls(found, unit)
 
     @classmethod
-    def of_texts(
-        cls, texts: Iterable[str], unit: Unit, *, lowercase: bool = False, min_count: int = 1,
+    def of_counts(
+        cls, counts: Mapping[str, int], unit: Unit, *, lowercase: bool = False, min_count: int = 1,
         max_size: int | None = None,
     ) -> Tokens:  # fmt: skip
-        """Build the vocabulary of the symbols in texts, the most frequent first, and symbols that
-        are equally frequent in the order of their code points.
+        """Build the vocabulary of counted symbols, the most frequent first, and symbols that are
+        equally frequent in the order of their code points.
 
         Args:
-            texts: the texts of the training part.
+            counts: how often each symbol occurs in the training part. The reserved symbols may be
+                among them, and are left out.
             unit: what a symbol is.
-            lowercase: whether to convert text to lower case.
+            lowercase: whether text is converted to lower case.
             min_count: how often a symbol must occur to get a number.
             max_size: maximum number of symbols without the reserved ones; None for no maximum.
         """
-        empty = cls(SPECIAL, unit, lowercase)
-        counts = dict[str, int]()
-        for text in texts:
-            for symbol in empty.split(text):
-                counts[symbol] = counts.get(symbol, 0) + 1
-        kept = [symbol for symbol, count in counts.items() if count >= min_count]
+        kept = [one for one, n in counts.items() if n >= min_count and one not in SPECIAL]
         kept.sort(key=lambda symbol: (-counts[symbol], symbol))
-        kept = [symbol for symbol in kept if symbol not in SPECIAL]
         return cls((*SPECIAL, *kept[:max_size]), unit, lowercase)
 
     @cached_property
