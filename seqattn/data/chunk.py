@@ -30,9 +30,6 @@ MAX_VALUE = 1e15
 """Largest absolute value that a file may contain. The square of this value is finite in float32."""
 MAX_LINE_BYTES = 16 * 2**20
 """Maximum length, in bytes, of a line of a text file. A longer line indicates a damaged file."""
-MAX_PIPED = 2**24
-"""Maximum number of values from a pipe that are in memory at once: in a single sequence, or in all
-sequences if they are read together. A limit is necessary because a pipe may never end."""
 DATES = "datetime64[us]"
 Where = Callable[[int, int], str]
 """Function that returns the location of a cell in the file as text, given the row and the feature

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,6 @@ from pathlib import Path
 
 from seqattn.data.arrays import read_npy, read_npz
 from seqattn.data.chunk import (
-    MAX_PIPED,
     Chunk,
     SeenIds,
     check_values,
@@ -19,7 +19,7 @@ from seqattn.data.chunk import (
 )
 from seqattn.data.json_lines import has_nested_points, open_lines, read_json_lines
 from seqattn.data.reading import Reading
-from seqattn.data.tables.piped import read_piped_table
+from seqattn.data.tables.connection import named_file
 from seqattn.data.tables.read import read_table
 from seqattn.errors import DataError
 
@@ -75,18 +75,9 @@ def read_all(path: Path, reading: Reading, name: str = "") -> Chunk:
     """Read all sequences of a file as one chunk.
 
     Raises:
-        DataError: if the file cannot be used, or if standard input contains too many values.
+        DataError: if the file cannot be used.
     """
-    chunks, size = list[Chunk](), 0
-    for chunk in read_chunks(path, reading, whole=True, name=name):
-        chunks.append(chunk)
-        size += chunk.points.values.size
-        if str(path) == "-" and size > MAX_PIPED:
-            raise DataError(
-                f"standard input: has more than {MAX_PIPED:,} numbers, and all of them must be"
-                " in memory at once. Write them to a file, and give the file instead."
-            )
-    return concat_chunks(chunks)
+    return concat_chunks(list(read_chunks(path, reading, whole=True, name=name)))
 
 
 def file_format(path: Path, given: str = "auto") -> str:
@@ -149,17 +140,17 @@ def _open_chunks(
     if str(path) != "-":
         check_file(path)
     kind = file_format(path, reading.format)
-    if str(path) == "-":
-        match kind:
-            case "csv" | "tsv":
-                yield from read_piped_table(sys.stdin.buffer, name, kind, reading)
-            case "jsonl":
-                yield from read_json_lines(sys.stdin.buffer, name, reading)
-            case _:
-                raise DataError(f"{name}: {kind} cannot be read from a stream; give a file.")
-        return
     try:
-        if kind == "npy":
+        if str(path) == "-" and kind == "jsonl":
+            yield from read_json_lines(sys.stdin.buffer, name, reading)
+        elif str(path) == "-":
+            if kind not in ("csv", "tsv"):
+                raise DataError(f"{name}: {kind} cannot be read from a stream; give a file.")
+            with named_file(".csv") as copy:  # a table is read several times
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+                copy.flush()
+                yield from read_table(Path(copy.name), name, kind, reading, like, whole=whole)
+        elif kind == "npy":
             yield from read_npy(path, reading, whole=whole)
         elif kind == "npz":
             yield from read_npz(path, name, reading)

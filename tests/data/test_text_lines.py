@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 from seqattn.data.files import read_all
 from seqattn.data.reading import Reading
-from seqattn.data.tables.piped import read_piped_table
 from seqattn.errors import DataError
 
 TIMES = "".join(f"{t},{t * t},{t * 1.5 + 0.25}\n" for t in range(8))
@@ -88,17 +86,6 @@ def test_comments_of_compressed_files(
     path = tmp_path / f"t.{ending}"
     write(path, ("# log\nt,y,x\n# a\n" + TIMES + "# b\n").replace(",", separator))
     assert values(path) == VALUES
-
-
-def test_comments_in_a_pipe() -> None:
-    text = "# log\nid,t,y,x\n# a\n" + "# b\n".join(f"A#1,{line}" for line in TIMES.splitlines(True))
-    chunks = list(
-        read_piped_table(
-            io.BytesIO(text.encode()), "-", "csv", Reading(series=("id",), time=("t",))
-        )
-    )
-    assert [chunk.ids for chunk in chunks] == [("A#1",)]
-    assert [float(x) for x in chunks[0].points.values[:, -1]] == VALUES
 
 
 @pytest.mark.parametrize(

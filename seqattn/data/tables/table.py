@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from seqattn.data.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.json_lines import check_json_lines
@@ -112,13 +112,6 @@ ENCODINGS = ("utf-8", "utf-16", "latin-1")
 """Encodings that the database can read."""
 
 
-class Before(NamedTuple):
-    """The numbers of rows and lines of a pipe before a block of lines."""
-
-    rows: int
-    lines: int
-
-
 @contextmanager
 def open_table(path: Path, name: str, kind: str, reading: Reading) -> Iterator[Table]:
     """Load a table file into DuckDB, and yield the table.
@@ -139,16 +132,13 @@ def open_table(path: Path, name: str, kind: str, reading: Reading) -> Iterator[T
 
 
 @contextmanager
-def open_text_table(
-    path: Path, name: str, form: TextFormat, before: Before | None = None
-) -> Iterator[Table]:
+def open_text_table(path: Path, name: str, form: TextFormat) -> Iterator[Table]:
     """Load a CSV or TSV file.
 
     Args:
         path: the file.
         name: name of the file, for messages.
         form: format of the file.
-        before: what comes before this block of lines from a pipe, or None for a whole file.
 
     Raises:
         DataError: if the file cannot be read or its rows have different numbers of cells.
@@ -170,22 +160,20 @@ def open_text_table(
                     )
                 except read_errors() as error:
                     source = sql_call("read_csv", file, **options, **found, store_rejects=True)
-                    _check_rejected(connection, source, name, form, before, removed)
+                    _check_rejected(connection, source, name, form, removed)
                     if is_copy:
                         raise DataError(
                             f"{name}: is not valid CSV ({first_line(error)})."
                         ) from None
                 else:
                     break
-        if width == 1 and before is None:  # blank lines at the end are no rows
+        if width == 1:  # blank lines at the end are no rows
             connection.execute(
                 f"DELETE FROM {ROWS} WHERE {ROW} > (SELECT coalesce(max({ROW}), 0) FROM {ROWS}"
                 " WHERE trim(coalesce(c0, '')) <> '')"
             )
 
         def line(row: int) -> str:
-            if before is not None:
-                return f"row {before.rows + row}"
             at = line_of_row(path, form, row)
             return f"row {row}" if at is None else f"line {at}"
 
@@ -249,7 +237,7 @@ def _encoding_error(where: str, form: TextFormat, byte: int | None = None) -> Da
 
 def _check_rejected(
     connection: duckdb.DuckDBPyConnection, source: str, name: str, form: TextFormat,
-    before: Before | None, removed: Sequence[int],
+    removed: Sequence[int],
 ) -> None:  # fmt: skip
     """Check that the database rejects no line of a text file.
 
@@ -258,7 +246,6 @@ def _check_rejected(
         source: SQL that reads the file and stores the rejected lines.
         name: name of the file, for messages.
         form: format of the file.
-        before: what comes before this block of lines from a pipe, or None for a whole file.
         removed: numbers of the lines that a copy of the file lacks.
 
     Raises:
@@ -275,7 +262,7 @@ def _check_rejected(
     if not found:
         return
     line, text, kind, message = found[0]
-    line = original_line(line, removed) + (before.lines if before else 0)
+    line = original_line(line, removed)
     where, shown = f"{name}: line {line}", repr(text.partition("\n")[0][:60])
     if kind in ("MISSING COLUMNS", "TOO MANY COLUMNS"):
         cells = next(csv.reader([text], delimiter=form.delimiter))
@@ -284,10 +271,7 @@ def _check_rejected(
             " the line; a cell that contains the separator needs quotes."
         )
     if kind == "UNQUOTED VALUE":
-        piped = ", or a line break in quotes, which cannot be read through a pipe"
-        raise DataError(
-            f"{where} has a quote that is not closed{'' if before is None else piped}: {shown}."
-        )
+        raise DataError(f"{where} has a quote that is not closed: {shown}.")
     if kind == "INVALID ENCODING":
         raise _encoding_error(where, form)
     if kind == "LINE SIZE OVER MAXIMUM":

@@ -296,16 +296,11 @@ class TextFormat:
             name: name of the file, for messages.
             reading: how to read the file.
             kind: csv or tsv.
-        """
-        return cls.of_head(_read_head(path, reading), name, reading, kind)
-
-    @classmethod
-    def of_head(cls, head: bytes, name: str, reading: Reading, kind: str) -> TextFormat:
-        """Detect the format from the first bytes of a file.
 
         Raises:
             DataError: if the file has no rows.
         """
+        head = _read_head(path, reading)
         delimiter = "\t" if kind == "tsv" else None
         encoding, notes = detect_encoding(head, name, reading, is_cut=len(head) >= HEAD_BYTES)
         lines = _decode_lines(head, encoding, name)
