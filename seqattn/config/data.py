@@ -24,6 +24,9 @@ from seqattn.config.section import (
     contradiction,
 )
 
+MIN_SOURCES = 1000
+"""Smallest number of different sources of a task with symbols, so that each part has some."""
+
 
 class Generated(Section):
     """The keys that all generated tasks have: the numbers of sequences and the seeds."""
@@ -100,8 +103,47 @@ class Polygons(Generated):
         return self
 
 
-class Paths(Generated):
-    """The keys of the tasks whose sources are random points with coordinates from -1 to 1."""
+class Drawn(Generated):
+    """The keys of the tasks whose steps are random points or random symbols."""
+
+    noise: Noise = 0.0
+    """Standard deviation of the normal noise."""
+    symbols: Annotated[int, Field(ge=2, le=100_000)] | None = None
+    """Number of different symbols, if the steps are random symbols instead of random points. With
+    `null`, the steps are points with coordinates from -1 to 1."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_noise(cls, values: Any) -> Any:
+        """Symbols have no noise, so 0 replaces the default noise of points."""
+        if isinstance(values, dict) and values.get("symbols") is not None:
+            return {"noise": 0.0} | values
+        return values
+
+    def _check_symbols(self, sources: float) -> None:
+        """Check the keys of symbols.
+
+        Args:
+            sources: number of different sources.
+        """
+        if self.symbols is None:
+            return
+        if self.noise:
+            raise contradiction(
+                "noise", f"is {self.noise:g}, but symbols have no noise. Set it to 0"
+            )
+        if sources < MIN_SOURCES:
+            raise contradiction(
+                "symbols",
+                f"is {self.symbols}, which gives only {sources:.0f} different sources, fewer than"
+                f" {MIN_SOURCES:,}. No source is in two parts, so allow more symbols or longer"
+                " sources",
+            )
+
+
+class Paths(Drawn):
+    """The keys of the tasks whose sources are random points with coordinates from -1 to 1, or
+    random symbols."""
 
     noise: Noise = 0.0
     """Standard deviation of the normal noise on the target."""
@@ -114,6 +156,7 @@ class Paths(Generated):
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
         check_ordered(self, "min_length", "length")
+        self._check_symbols(float(self.symbols or 0) ** min(self.length, 100))
         return self
 
 
@@ -132,17 +175,17 @@ class Reverse(Paths):
 
 
 class Sort(Paths):
-    """A task in which the target consists of the source points, sorted by their first
-    coordinate."""
+    """A task in which the target consists of the source points, sorted by their first coordinate,
+    or of the source symbols, sorted by their numbers."""
 
     kind: Literal["sort"] = "sort"
     """Name of the task, or `file` for your own sequences."""
 
 
-class Recall(Generated):
+class Recall(Drawn):
     """A task in which the source consists of key-value pairs and a noisy copy of one key, and the
-    target is the value of this key (associative retrieval with points, Ba et al. 2016, section
-    4.1)."""
+    target is the value of this key (associative retrieval, Ba et al. 2016, section 4.1). The keys
+    of a source are different. With `symbols: N`, there are N keys and N values."""
 
     kind: Literal["recall"] = "recall"
     """Name of the task, or `file` for your own sequences."""
@@ -159,6 +202,11 @@ class Recall(Generated):
     @model_validator(mode="after")
     def _check_pairs(self) -> Self:
         check_ordered(self, "min_pairs", "pairs")
+        if self.symbols is not None and self.pairs > self.symbols:
+            raise contradiction(
+                "pairs", f"is {self.pairs}, but there are only {self.symbols} different keys"
+            )
+        self._check_symbols(float(self.symbols or 0) ** min(2 * self.pairs, 100))
         return self
 
 

@@ -1,4 +1,4 @@
-"""Generated tasks of language: dates, numbers and sentences whose links are known.
+"""Generated tasks of symbols whose links are known: dates, numbers, sentences, and random symbols.
 
 - `dates` writes a date of one of six human formats in the form of ISO 8601, character by character.
   The same date has many spellings, and a name of a month becomes two digits.
@@ -7,6 +7,9 @@
 - `grammar` translates sentences of English words to an artificial language: the verb comes last,
   an adjective follows its noun, some words become two, articles are dropped, and particles mark
   subject and object.
+
+With `symbols: N`, the tasks `copy`, `reverse`, `sort`, `recall` and `lag` have random symbols
+instead of random points.
 
 Each example is drawn from its own random numbers. Whether an example belongs to the training,
 validation or test part depends on a hash of its meaning (the date, the number or the sentence), so
@@ -20,11 +23,11 @@ import datetime
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from seqattn.config import Dates, Grammar, Numbers
+from seqattn.config import Copy, Dates, Grammar, Lag, Numbers, Recall, Reverse, Sort
 from seqattn.data.sequences import Sequences
 from seqattn.data.tokens import Links, Tokens
 from seqattn.rng import rng_for
@@ -33,6 +36,8 @@ Part = Literal["train", "validation", "test"]
 MAX_REPEATS = 100
 """How often an example that the validation or the test part has already is drawn again. Then it is
 kept, because the part may have no others."""
+RandomSymbols = Copy | Reverse | Sort | Lag | Recall
+"""The tasks that have random symbols if `symbols` is set."""
 SHARES = 10
 """One of `SHARES` hashes belongs to the validation part, one to the test part, and the other hashes
 belong to the training part."""
@@ -65,7 +70,9 @@ def part_of(meaning: str) -> Part:
     return "test" if share == 0 else "validation" if share == 1 else "train"
 
 
-def generate_language(task: Dates | Numbers | Grammar, n: int, seed: int) -> Sequences:
+def generate_language(
+    task: Dates | Numbers | Grammar | RandomSymbols, n: int, seed: int
+) -> Sequences:
     """Generate n sequences of a task. They belong to the validation or the test part if `seed` is
     the seed of this part in the task, and to the training part otherwise."""
     part: Part = {task.validation_seed: "validation", task.test_seed: "test"}.get(seed, "train")  # type: ignore[assignment]
@@ -79,7 +86,9 @@ def generate_language(task: Dates | Numbers | Grammar, n: int, seed: int) -> Seq
         case Grammar():
             draw, source, target = draw_sentence, GRAMMAR_SOURCE, GRAMMAR_TARGET
         case _:
-            assert_never(task)
+            symbols = task.symbols or 0
+            draw = partial(draw_symbols, task=task, symbols=symbols)
+            source, target = symbol_spaces(task, symbols)
     found, drawn = list[Example](), set[tuple[str, ...]]()
     for k in range(n):
         rng = rng_for(seed, "data", k)
@@ -278,6 +287,56 @@ def _english_below_1000(number: int, place: int, is_last: bool) -> list[_Word]:
         if units:
             words.append(_Word(ENGLISH_UNITS[units], "units", (place,)))
     return words
+
+
+# --- random symbols -------------------------------------------------------------------------------
+
+
+def symbol_spaces(task: RandomSymbols, symbols: int) -> tuple[Tokens, Tokens]:
+    """Return the vocabularies of the sources and of the targets of a task with random symbols: the
+    numbers 1, 2, ..., and keys such as k1 in the sources of `recall`."""
+    values = [str(k) for k in range(1, symbols + 1)]
+    keys = [f"k{value}" for value in values] if isinstance(task, Recall) else []
+    return Tokens.of_symbols([*keys, *values]), Tokens.of_symbols(values)
+
+
+def draw_symbols(rng: np.random.RandomState, task: RandomSymbols, symbols: int) -> Example:
+    """Draw random symbols, and the target of the task.
+
+    A target symbol has a sure link to the source step that it copies. In `sort`, it has possible
+    links to all equal source symbols if there are several.
+    """
+    low, high = (task.min_pairs, task.pairs) if isinstance(task, Recall) else (
+        task.min_length, task.length)  # fmt: skip
+    length = high if low is None else low + int(rng.random_sample() * (high - low + 1))
+    drawn = 1 + (rng.random_sample(length) * symbols).astype(np.int64)
+    source = [str(value) for value in drawn.tolist()]
+    match task:
+        case Recall():
+            keys = [f"k{1 + key}" for key in rng.permutation(symbols)[:length].tolist()]
+            queried = int(rng.random_sample() * length)
+            source = [*(each for pair in zip(keys, source, strict=True) for each in pair),
+                      keys[queried]]  # fmt: skip
+            order = [2 * queried + 1]
+        case Reverse():
+            order = list(range(length))[::-1]
+        case Sort():
+            order = np.argsort(drawn, kind="stable").tolist()
+        case Lag():
+            order = [length + t - task.lag for t in range(task.steps)]
+        case _:
+            order = list(range(length))
+    target = [source[s] for s in order]
+    links = [(t, s, True) for t, s in enumerate(order)]
+    if isinstance(task, Sort):
+        places = {symbol: [s for s in order if source[s] == symbol] for symbol in set(source)}
+        links = [
+            (t, s, len(places[symbol]) == 1)
+            for t, symbol in enumerate(target) for s in places[symbol]
+        ]  # fmt: skip
+    return Example(
+        tuple(source), tuple(target), tuple(links), ("symbol",) * len(target), " ".join(source)
+    )
 
 
 # --- grammar --------------------------------------------------------------------------------------

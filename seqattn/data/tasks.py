@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from seqattn.config import (
     Copy,
     Dates,
+    Drawn,
     Grammar,
     Lag,
     Numbers,
@@ -51,6 +52,8 @@ def generate(task: Task, n: int, seed: int) -> Sequences:
     """
     if type(task) in PLUGIN_TASKS:
         return PLUGIN_TASKS[type(task)].sequences(task, n, seed)
+    if isinstance(task, Drawn) and task.symbols is not None:
+        return language.generate_language(task, n, seed)
     match task:
         case Squares():
             return squares.generate_squares(
@@ -80,11 +83,13 @@ def naive_forecast_of(task: Task) -> tuple[str, NaiveForecast] | None:
 
     The baseline of a built-in task applies the rule of the task to the sources. Return None for
     `copy`, `reverse`, `sort` and `lag`, because the rules of these tasks give the lowest possible
-    error, which is the noise floor.
-    Also return None for a plugin task without a baseline.
+    error, which is the noise floor. Also return None for tasks with symbols and for a plugin task
+    without a baseline.
     """
     if type(task) in PLUGIN_TASKS:
         return PLUGIN_TASKS[type(task)].baseline
+    if isinstance(task, Drawn) and task.symbols is not None:
+        return None
     match task:
         case Squares():
             return "minus the source corner", squares.opposite_corner

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from seqattn.config import Dates, Grammar, Numbers
+from seqattn.config import Copy, Dates, Grammar, Lag, Numbers, Recall, Reverse, Sort
 from seqattn.data.language import (
     NUMBER_TARGETS,
     Draw,
+    RandomSymbols,
     draw_date,
     draw_number,
     draw_sentence,
@@ -19,6 +23,7 @@ from seqattn.data.language import (
     part_of,
     spell,
 )
+from seqattn.data.tasks import generate
 from seqattn.data.tokens import BEGIN, END, PAD, SPECIAL, UNKNOWN, Links, Tokens
 from seqattn.errors import DataError
 from seqattn.rng import rng_for
@@ -70,6 +75,44 @@ def test_the_units_of_german_link_before_the_tens() -> None:
     words = spell(5047, "german")  # fünf tausend sieben und vier zig
     assert [word.sure for word in words] == [(3,), (), (0,), (), (1,), ()]
     assert [word.possible for word in words] == [(), (3,), (), (0, 1), (), (1,)]
+
+
+def test_symbols_of_a_task_follow_its_rule_and_its_links() -> None:
+    """The rules are written again, from the symbols of the source alone."""
+    tasks: list[RandomSymbols] = [Copy(length=6, symbols=9), Reverse(length=6, min_length=3, symbols=9),
+             Sort(length=6, symbols=9), Lag(length=6, lag=4, steps=3, symbols=9),
+             Recall(pairs=5, min_pairs=2, symbols=9)]  # fmt: skip
+    rules: list[Callable[[list[str]], list[str]]] = [
+        lambda one: one, lambda one: one[::-1], sorted, lambda one: one[-4:-1],
+        lambda one: [one[one.index(one[-1]) + 1]],
+    ]  # fmt: skip
+    for task, rule in zip(tasks, rules, strict=True):
+        parts = [generate(task, 60, seed) for seed in (13, 17, 19)]
+        texts = [{part.source_space.text(one) for one in part.source} for part in parts]
+        assert not any(a & b for a, b in itertools.combinations(texts, 2))
+        assert all(len(each) == 60 for each in texts[1:])
+        part = parts[0]
+        assert isinstance(part.source_space, Tokens)
+        assert part.links is not None
+        for k, (of_target, of_source, sure) in enumerate(part.links):
+            source = part.source_space.symbols_of(part.source[k, : part.source_lengths[k]])
+            target = part.target_space.text(part.target[k]).split()
+            assert target == rule(source)
+            assert set(of_target) == set(range(len(target)))
+            for t, s, is_sure in zip(of_target, of_source, sure, strict=True):
+                assert target[t] == source[s]
+                if isinstance(task, Sort):
+                    assert is_sure == (source.count(target[t]) == 1)
+
+
+@pytest.mark.parametrize(("build", "words"), [
+    (lambda: Copy(symbols=5, noise=0.1), "is 0.1, but symbols have no noise"),
+    (lambda: Sort(symbols=2, length=8), "only 256 different sources"),
+    (lambda: Recall(symbols=3, pairs=4), "only 3 different keys"),
+])  # fmt: skip
+def test_symbols_that_contradict_other_keys(build: Callable[[], object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        build()
 
 
 @pytest.mark.parametrize("name", TASKS)

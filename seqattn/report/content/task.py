@@ -9,6 +9,7 @@ from seqattn.config import (
     Config,
     Copy,
     Dates,
+    Drawn,
     Grammar,
     Lag,
     Numbers,
@@ -85,6 +86,8 @@ def describe_task(task: Task) -> str:
     be. For a plugin task, return one sentence, which only names the task."""
     if type(task) in PLUGIN_TASKS:
         return f"The task is {PLUGIN_TASKS[type(task)].name}, which a plugin defines."
+    if isinstance(task, Drawn) and task.symbols is not None:
+        return _describe_symbols(task)
     match task:
         case Squares():
             text = _describe_squares(task)
@@ -170,6 +173,27 @@ def _describe_path(task: Copy | Reverse | Sort | Lag) -> str:
                 f"{start} The forecast has {counted(task.steps, 'point')}. Each of them must repeat"
                 f" the source point that lies {counted(task.lag, 'place')} before it."
             )
+
+
+def _describe_symbols(task: Copy | Reverse | Sort | Lag | Recall) -> str:
+    if isinstance(task, Recall):
+        return (
+            f"The source has {_range(task.min_pairs, task.pairs)} pairs of a key and a value, and"
+            " at the end one of the keys again. The output must be the value of this key."
+        )
+    match task:
+        case Copy():
+            rule = "repeat them in the same order"
+        case Reverse():
+            rule = "repeat them in reverse order, the last one first"
+        case Sort():
+            rule = "repeat them in ascending order"
+        case Lag():
+            rule = f"repeat {task.steps} of them, from the last but {task.lag - 1} on"
+    return (
+        f"The source has {_range(task.min_length, task.length)} random symbols of {task.symbols}."
+        f" The output must {rule}."
+    )
 
 
 def _describe_noise(
