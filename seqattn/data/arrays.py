@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.chunk import DATES, Chunk, Ragged, first_line, to_offsets
+from seqattn.data.missing_values import SentinelCounter, na_numbers
 from seqattn.data.reading import Reading, join_names
-from seqattn.data.sentinels import SentinelCounter, na_numbers
 from seqattn.data.sequences import Integers, row_blocks, valid_mask
 from seqattn.errors import DataError
 from seqattn.runs.storage import unpack_arrays

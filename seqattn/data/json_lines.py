@@ -24,8 +24,8 @@ import numpy as np
 
 from seqattn.data.arrays import default_names, default_target_names
 from seqattn.data.chunk import MAX_LINE_BYTES, Chunk, Ragged, to_offsets
+from seqattn.data.missing_values import SentinelCounter, na_numbers
 from seqattn.data.reading import Reading
-from seqattn.data.sentinels import SentinelCounter, na_numbers
 from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import DataError
 

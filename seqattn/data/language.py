@@ -23,12 +23,12 @@ import datetime
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, assert_never
 
 import numpy as np
 
 from seqattn.config import Copy, Dates, Grammar, Lag, Numbers, Recall, Reverse, Sort
-from seqattn.data.sequences import Sequences
+from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.tokens import Links, Tokens
 from seqattn.rng import rng_for
 
@@ -303,40 +303,48 @@ def symbol_spaces(task: RandomSymbols, symbols: int) -> tuple[Tokens, Tokens]:
 def draw_symbols(rng: np.random.RandomState, task: RandomSymbols, symbols: int) -> Example:
     """Draw random symbols, and the target of the task.
 
-    A target symbol has a sure link to the source step that it copies. In `sort`, it has possible
-    links to all equal source symbols if there are several.
+    A target symbol has a sure link to the source step that it copies. In `sort`, a symbol that
+    occurs several times has possible links to all its places.
     """
-    low, high = (task.min_pairs, task.pairs) if isinstance(task, Recall) else (
-        task.min_length, task.length)  # fmt: skip
+    low, high = (
+        (task.min_pairs, task.pairs) if isinstance(task, Recall) else (task.min_length, task.length)
+    )  # fmt: skip
     length = high if low is None else low + int(rng.random_sample() * (high - low + 1))
     drawn = 1 + (rng.random_sample(length) * symbols).astype(np.int64)
     source = [str(value) for value in drawn.tolist()]
-    match task:
-        case Recall():
-            keys = [f"k{1 + key}" for key in rng.permutation(symbols)[:length].tolist()]
-            queried = int(rng.random_sample() * length)
-            source = [*(each for pair in zip(keys, source, strict=True) for each in pair),
-                      keys[queried]]  # fmt: skip
-            order = [2 * queried + 1]
-        case Reverse():
-            order = list(range(length))[::-1]
-        case Sort():
-            order = np.argsort(drawn, kind="stable").tolist()
-        case Lag():
-            order = [length + t - task.lag for t in range(task.steps)]
-        case _:
-            order = list(range(length))
+    if isinstance(task, Recall):
+        keys = [f"k{1 + key}" for key in rng.permutation(symbols)[:length].tolist()]
+        queried = int(rng.random_sample() * length)
+        source = [symbol for pair in zip(keys, source, strict=True) for symbol in pair]
+        source.append(keys[queried])
+        order = [2 * queried + 1]
+    else:
+        order = _order_of_path(task, drawn)
     target = [source[s] for s in order]
     links = [(t, s, True) for t, s in enumerate(order)]
     if isinstance(task, Sort):
-        places = {symbol: [s for s in order if source[s] == symbol] for symbol in set(source)}
         links = [
-            (t, s, len(places[symbol]) == 1)
-            for t, symbol in enumerate(target) for s in places[symbol]
+            (t, s, target.count(symbol) == 1)
+            for t, symbol in enumerate(target) for s in order if source[s] == symbol
         ]  # fmt: skip
-    return Example(
-        tuple(source), tuple(target), tuple(links), ("symbol",) * len(target), " ".join(source)
-    )
+    kinds = ("symbol",) * len(target)
+    return Example(tuple(source), tuple(target), tuple(links), kinds, " ".join(source))
+
+
+def _order_of_path(task: Copy | Reverse | Sort | Lag, drawn: Integers) -> list[int]:
+    """Return the source step of each target step."""
+    length = len(drawn)
+    match task:
+        case Copy():
+            return list(range(length))
+        case Reverse():
+            return list(range(length))[::-1]
+        case Sort():
+            return [int(s) for s in np.argsort(drawn, kind="stable")]
+        case Lag():
+            return [length + t - task.lag for t in range(task.steps)]
+        case _:
+            assert_never(task)
 
 
 # --- grammar --------------------------------------------------------------------------------------

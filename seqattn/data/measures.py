@@ -82,7 +82,7 @@ class VectorScores:
     @property
     def measures(self) -> dict[str, Any]:
         """MAE and RMSE of each feature in the user's units."""
-        return {"mae": self.sums.mae, "rmse": self.sums.rmse}
+        return self.sums.measures
 
 
 class TokenScores:

@@ -98,6 +98,11 @@ class ErrorSums:
         feature without observed cells."""
         return [None if mean is None else math.sqrt(mean) for mean in self.squares.means]
 
+    @property
+    def measures(self) -> dict[str, list[float | None]]:
+        """MAE and RMSE of each target feature in the units of the targets."""
+        return {"mae": self.mae, "rmse": self.rmse}
+
 
 class _Sums:
     """Sums of several quantities, with the number of values in each sum."""

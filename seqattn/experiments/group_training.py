@@ -38,7 +38,7 @@ from seqattn.training import (
     train_models,
 )
 from seqattn.training.histories import load_parameter_history, read_attention_history
-from seqattn.training.threads import choose_threads
+from seqattn.training.threads import find_fastest_threads
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _choose_threads(
             return before, "as before"
     if resources.workers > 1:
         return 1, "one of several workers"
-    return choose_threads(runs) if resources.device.type == "cpu" else (1, "the device works")
+    return find_fastest_threads(runs) if resources.device.type == "cpu" else (1, "the device works")
 
 
 def _log_start(

@@ -433,7 +433,7 @@ class DataLoader:
             batch of this step.
         """
         order = self.order(seeds, epoch)
-        fetch = shuffled_batches(self.sequences, order, self.own_places)
+        fetch = batches_in_order(self.sequences, order, self.own_places)
         if self.lengths is None:
             return fetch
         visited = np.take_along_axis(self.lengths, np.broadcast_to(order, self.lengths.shape), -1)
@@ -460,7 +460,7 @@ def epoch_permutations(seeds: Iterable[int], epoch: int, sequences: int) -> list
     return [generator.permutation(sequences) for generator in rngs_for(keys, "shuffle")]
 
 
-def shuffled_batches(
+def batches_in_order(
     sequences: Batch | GatheredBatch, order: NDArray[np.int64], batches: Sequence[slice]
 ) -> Callable[[int], Batch]:
     """Return a function that maps the number of a batch to its tensors, (n, ...) or (R, n, ...).

@@ -49,7 +49,7 @@ def restore_thread_count() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def choose_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
+def find_fastest_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
     """Choose the number of threads for a group of runs by training copies of the runs for a few
     steps.
 

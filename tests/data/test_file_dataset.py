@@ -141,7 +141,7 @@ def test_a_stretch_at_a_time_gives_what_all_at_once_gives(
             *(
                 getattr(of(step), side).numpy()
                 for runs, order in ((2, places), (1, places[0]))
-                for of in [batches.shuffled_batches(batches.stack_batches([batch] * runs), order, slices)]
+                for of in [batches.batches_in_order(batches.stack_batches([batch] * runs), order, slices)]
                 for step in range(3)
                 for side in ("source", "target")
             ),

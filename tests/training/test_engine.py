@@ -44,7 +44,7 @@ from seqattn.training.acceleration import StepCompiler
 from seqattn.training.learner import StepRNG, build_group
 from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss
 from seqattn.training.state import StackedParams
-from seqattn.training.threads import choose_threads
+from seqattn.training.threads import find_fastest_threads
 from tests import training_session
 from tests.conftest import F, H, K, N, S, T
 from tests.training_session import trained
@@ -676,17 +676,17 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
     before = torch.get_num_threads()
     run = run_of(config_of({}, {}, False, 1), torch.float32)
     weights = {k: v.clone() for k, v in run.model.state_dict().items()}
-    assert choose_threads([run])[0] == 1
+    assert find_fastest_threads([run])[0] == 1
     monkeypatch.setattr(threads_module, "core_count", lambda: 2)
     monkeypatch.setattr(threads_module, "MIN_MULTIPLICATIONS", 0)
-    assert choose_threads([run]) == (1, "too few steps to measure the time with more")
+    assert find_fastest_threads([run]) == (1, "too few steps to measure the time with more")
     monkeypatch.setattr(threads_module, "MIN_STEPS", 0)
-    count, why = choose_threads([run])
+    count, why = find_fastest_threads([run])
     assert count == 1
     assert "ms with 1" in why
     monkeypatch.setattr(threads_module, "MIN_STEP_SECONDS", 0.0)
     monkeypatch.setattr(threads_module, "MAX_TIME_RATIO", 1e9)
-    assert choose_threads([run])[0] == 2
+    assert find_fastest_threads([run])[0] == 2
     assert all(torch.equal(weights[k], v) for k, v in run.model.state_dict().items())
     torch.set_num_threads(before)
 

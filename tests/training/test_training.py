@@ -35,7 +35,7 @@ from seqattn.training import (
     teacher_forcing_probability,
     to_tensors,
 )
-from seqattn.training.batches import chunk_slices, epoch_permutations, shuffled_batches
+from seqattn.training.batches import batches_in_order, chunk_slices, epoch_permutations
 from seqattn.training.checkpoints import read_training
 from seqattn.training.objective import AutogradLoss, validate
 from seqattn.training.optimization import Optimizer, PlateauDetector
@@ -98,7 +98,7 @@ def weights(state: RunState) -> dict[str, Tensor]:
 
 def shuffled(data: Batch, seed: int, epoch: int) -> Batch:
     (order,) = epoch_permutations([seed], epoch, len(data))
-    return shuffled_batches(data, order, [slice(0, len(data))])(0)
+    return batches_in_order(data, order, [slice(0, len(data))])(0)
 
 
 def validated(model: Seq2SeqModel, data: Batch) -> tuple[float, float]:

@@ -80,7 +80,7 @@ class ReferenceLosses:
         def score(name: str, forecast: ForecastLike) -> None:
             sums = ErrorSums.of(forecast, part, scale)
             losses[name] = sums.loss
-            measures[name] = {"mae": sums.mae, "rmse": sums.rmse}
+            measures[name] = sums.measures
             if in_sample is not None:
                 errors[name] = Errors.of_sums(sums, in_sample)
 

@@ -6,12 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from seqattn.data.missing_values import NA_VALUES, na_numbers
 from seqattn.data.reading import Reading
-from seqattn.data.sentinels import na_numbers
 from seqattn.data.tables.columns import (
     DECORATED,
     MIN_MATCHING_SHARE,
-    NA_VALUES,
     SAMPLE_ROWS,
     Column,
     ambiguous_point,

@@ -19,8 +19,6 @@ from seqattn.data.tables.connection import literal
 from seqattn.data.tables.table import ROW, ROWS, Table
 from seqattn.errors import AmbiguousData, DataError
 
-NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "missing")
-"""Common contents of empty cells, in lower case. The comparison ignores case."""
 MIN_MATCHING_SHARE = 0.8
 """Minimum fraction of numbers (or dates) in a column at which all other cells count as errors."""
 SAMPLE_ROWS = 1000

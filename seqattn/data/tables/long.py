@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.chunk import DATES, Chunk, Ragged, Where, step_text, to_offsets
+from seqattn.data.missing_values import SentinelCounter
 from seqattn.data.reading import Reading, setting
-from seqattn.data.sentinels import SentinelCounter
 from seqattn.data.tables.columns import (
     Column,
     LeftOutColumn,

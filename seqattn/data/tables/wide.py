@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.chunk import DATES, Chunk, Ragged, to_offsets
+from seqattn.data.missing_values import SentinelCounter
 from seqattn.data.reading import LONG_LAYOUT, WIDE_LAYOUT, Reading, join_names, setting
-from seqattn.data.sentinels import SentinelCounter
 from seqattn.data.tables.casting import infer_columns, trimmed
 from seqattn.data.tables.columns import (
     SERIES_NAMES,

@@ -1,4 +1,4 @@
-"""Numbers that may represent missing values, such as -999."""
+"""Words and numbers that represent missing values, and numbers that may do so, such as -999."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from seqattn.data.chunk import Ragged
 from seqattn.data.reading import Reading, setting
 from seqattn.errors import AmbiguousData, counted
 
+NA_VALUES = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", ".", "missing")
+"""Common contents of empty cells, in lower case. The comparison ignores case."""
 SENTINELS = (-9.0, -99.0, -99.9, -99.99, -999.0, -999.9, -999.99, -9999.0, -9999.9, -99999.0,
              999.0, 999.9, 9999.0, 9999.9, 99999.0)  # fmt: skip
 MIN_OTHERS = 3
