@@ -131,12 +131,12 @@ def explain_command(
     from seqattn.runs.array_files import sequence_titles
 
     _, trained = open_run(run)
-    _ = trained.spec.vectors  # raises a UsageError for a model of symbols
     require_attention(run, trained.config.model)
     part, step = load_splits(trained).test, options.step
     sequence = part.select(example_slice(options.example, len(part)))
     steps = int(sequence.target_lengths[0])
-    if not 1 <= step <= steps:
+    symbols = trained.spec.source.symbols, trained.spec.target.symbols
+    if not 1 <= step <= steps and not (step > steps and symbols[1]):  # an output may be longer
         raise UsageError(
             f"--step {step}: test sequence {options.example} has {counted(steps, 'target step')}."
             f" Give a step of 1 to {steps}."
@@ -145,10 +145,12 @@ def explain_command(
     source = scaled[0, : sequence.source_lengths[0]].astype("float64")
     arrays = forecast_arrays(sequence, sequence.target, with_target=False)
     title = sequence_titles(arrays)[0]
+    if symbols[0]:
+        title = f"{title}: {trained.spec.source.text(source)}"
     explanation = explain(
         trained.model, source, step=step, layer=options.layer, head=options.head,
         features=trained.spec.source_features, target_features=trained.spec.target_features,
-        title=title.replace("\n", ", "),
+        symbols=symbols, title=title.replace("\n", ", "),
     )  # fmt: skip
     units = None
     if not sequence.is_identity:
@@ -168,6 +170,7 @@ def _draw_vectors(explanation: Explanation, path: Path) -> None:
     figure = vectors_figure(
         vectors.get("query"), vectors["keys"], vectors["values"], vectors["context"],
         vectors["weights"], title=explanation.title, cosines=explanation.cosines,
+        names=explanation.vector_names,
     )  # fmt: skip
     run_pictures.save(figure, path)
     note(f"Drew {path}")
@@ -189,6 +192,8 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
             "said": explanation.prediction,
             "model_says": explanation.model_prediction,
         }
+        if explanation.symbols:
+            content["symbols"] = explanation.symbols
         if units is not None:
             content["model_says_in_units"] = units.output
             content["units"] = dict(units.units)
@@ -219,7 +224,11 @@ def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
 def _conclusion(explanation: Explanation, units: DataUnits | None) -> str:
     from seqattn.analysis.explanation import DECIMALS
 
-    output = ", ".join(f"{x:.{DECIMALS}f}" for x in explanation.model_prediction)
+    numbers = [f"{x:.{DECIMALS}f}" for x in explanation.model_prediction]
+    if explanation.symbols:
+        pairs = zip(explanation.symbols, numbers, strict=True)
+        numbers = [f"{symbol!r} with probability {number}" for symbol, number in pairs]
+    output = ", ".join(numbers)
     if units is not None:
         unscaled = ", ".join(
             f"{name} {x:g} {units.units.get(name, '')}".rstrip() for name, x in units.output.items()

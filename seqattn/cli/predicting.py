@@ -353,7 +353,7 @@ def _predict_part(
         attention: the file for the attention weights; None to write no weights.
         writer: the writer of the forecasts.
     """
-    from seqattn.analysis.evaluation import forecast_loss, free_run
+    from seqattn.analysis.evaluation import free_run, free_running_error
     from seqattn.analysis.evaluation.attention_file import open_attention_spool
     from seqattn.data.writing import ForecastSteps
 
@@ -368,11 +368,12 @@ def _predict_part(
         )  # fmt: skip
         if override is not None:
             normal = free_run(trained.model, part, steps, with_attention=False)
-            losses = [forecast_loss(each, part) for each in (normal, result)]
-            if None not in losses:
+            errors = [free_running_error(each, part) for each in (normal, result)]
+            if None not in errors:
                 unit = ", scaled units" if not part.is_identity else ""
-                note(f"Mean squared error{unit}: {losses[0]:.4g} with the model's attention,"
-                     f" {losses[1]:.4g} with {mode}.")  # fmt: skip
+                name = part.target_space.error_name.capitalize()
+                note(f"{name}{unit}: {errors[0]:.4g} with the model's attention,"
+                     f" {errors[1]:.4g} with {mode}.")  # fmt: skip
         with writer.opened():
             writer.write(part, result, ForecastSteps.of_sources(part))
 

@@ -80,6 +80,11 @@ class VectorScores:
         return self.sums.by_step
 
     @property
+    def errors(self) -> tuple[float, float]:
+        """Mean squared error of a target cell in free running and with teacher forcing."""
+        return self.loss, self.loss_teacher_forced
+
+    @property
     def measures(self) -> dict[str, Any]:
         """MAE and RMSE of each feature in the user's units."""
         return self.sums.measures
@@ -96,7 +101,7 @@ class TokenScores:
         assert isinstance(part.target_space, Tokens)
         steps = part.target_steps
         self.entropy, self.counts = np.zeros(steps), np.zeros(steps, dtype=np.int64)
-        self.right = 0
+        self.right = self.wrong = self.symbols = 0
         self.outputs = OutputCounts(0, 0, 0, 0)
         self.references = references_of(part)
         self.seen = set[bytes]()
@@ -121,7 +126,10 @@ class TokenScores:
         forcing, (n, T, 2)."""
         keep = chunk.target_keep
         true = np.where(chunk.target[..., 0] == UNKNOWN, NEVER, chunk.target[..., 0])
-        self.right += int((values[..., 0] == true)[keep].sum())
+        is_right, is_symbol = values[..., 0] == true, keep & (true != END)
+        self.right += int(is_right[keep].sum())
+        self.wrong += int((~is_right)[is_symbol].sum())
+        self.symbols += int(is_symbol.sum())
         self.entropy += np.where(keep, values[..., 1], 0).sum(axis=0)
         self.counts += keep.sum(axis=0)
 
@@ -142,6 +150,13 @@ class TokenScores:
             float(total / count) if count else None
             for total, count in zip(self.entropy, self.counts.tolist(), strict=True)
         ]
+
+    @property
+    def errors(self) -> tuple[float, float]:
+        """Symbol error rate in free running, and share of wrong symbols with teacher forcing. Both
+        are divided by the number of true symbols without the ends, so they can be compared."""
+        wrong = self.wrong / self.symbols if self.symbols else math.nan
+        return self.outputs.symbol_error_rate, wrong
 
     @property
     def measures(self) -> dict[str, float]:

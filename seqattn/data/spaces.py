@@ -226,6 +226,8 @@ class Space(ABC):
     units: Units
     loss_name: ClassVar[str]
     """Name of the loss."""
+    error_name: ClassVar[str]
+    """Name of the error of outputs in free running."""
 
     @property
     def vocabulary_size(self) -> int:
@@ -319,7 +321,7 @@ class Vectors(Space):
         units: unit of each feature that has a unit, by feature name.
     """
 
-    loss_name = "mean squared error"
+    loss_name = error_name = "mean squared error"
     names: tuple[str, ...]
     scaling: Scaling
     units: Units = field(default_factory=dict)

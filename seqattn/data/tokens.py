@@ -49,7 +49,7 @@ class Tokens(Space):
         units: always empty.
     """
 
-    loss_name = "cross-entropy"
+    loss_name, error_name = "cross-entropy", "symbol error rate"
     symbols: tuple[str, ...] = SPECIAL
     unit: Unit = "word"
     lowercase: bool = False

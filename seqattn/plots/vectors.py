@@ -39,6 +39,7 @@ def vectors_figure(
     *,
     title: str,
     cosines: bool = False,
+    names: Sequence[str] = (),
 ) -> Figure:
     """Draw an attention step in two panels.
 
@@ -56,14 +57,16 @@ def vectors_figure(
         weights: (S,), the attention weights.
         cosines: whether a list beside the left panel gives the cosine of the angle between the
             query and each key.
+        names: the names of the source steps; empty to number them from 1.
     """
+    names = names or [str(s + 1) for s in range(len(weights))]
     figure = Figure()
     left, right = figure.subplots(1, 2)
     margins = {"left": 0.5, "right": LIST_WIDTH, "bottom": 0.4, "top": 0.75}
     set_layout(figure, (PANEL_SIDE, PANEL_SIDE), (1, 2), gaps=(LIST_WIDTH + 0.4, 0.0), **margins)
     listed = _largest(weights)
-    _draw_keys(left, query, keys, listed, cosines=cosines)
-    _draw_values(right, values, context, weights, listed)
+    _draw_keys(left, query, keys, listed, names, cosines=cosines)
+    _draw_values(right, values, context, weights, listed, names)
     figure.suptitle(title, x=0.02, ha="left", fontsize=9)
     return figure
 
@@ -75,8 +78,9 @@ def _largest(weights: Floats) -> list[int]:
 
 
 def _draw_keys(
-    axes: Axes, query: Floats | None, keys: Floats, listed: Sequence[int], *, cosines: bool
-) -> None:
+    axes: Axes, query: Floats | None, keys: Floats, listed: Sequence[int], names: Sequence[str], *,
+    cosines: bool,
+) -> None:  # fmt: skip
     vectors = keys if query is None else np.vstack([query, keys])
     drawn, share = _project_to_plane(vectors)
     _set_axes(axes, drawn)
@@ -86,17 +90,18 @@ def _draw_keys(
         arrow, drawn = ("query", drawn[0]), drawn[1:]
     for key in drawn:
         _draw_arrow(axes, key, BLUE)
-    _label_tips(axes, arrow, drawn, listed, BLUE)
+    _label_tips(axes, arrow, drawn, listed, names, BLUE)
     if query is not None and cosines:
         lengths = np.linalg.norm(keys, axis=1) * np.linalg.norm(query)
         angles = keys @ query / np.where(lengths > 0, lengths, 1.0)
-        _draw_list(axes, "cosine of query\nand key", angles, listed)
+        _draw_list(axes, "cosine of query\nand key", angles, listed, names)
     axes.set_title(f"Query and keys{_projection_note(share, vectors)}", fontsize=9)
 
 
 def _draw_values(
-    axes: Axes, values: Floats, context: Floats, weights: Floats, listed: Sequence[int]
-) -> None:
+    axes: Axes, values: Floats, context: Floats, weights: Floats, listed: Sequence[int],
+    names: Sequence[str],
+) -> None:  # fmt: skip
     drawn, share = _project_to_plane(np.vstack([values, context]))
     _set_axes(axes, np.vstack([drawn, np.zeros((1, 2))]))
     for value in drawn[:-1]:
@@ -109,8 +114,9 @@ def _draw_values(
         corner = corner + part
         corners.append(corner)
     _draw_arrow(axes, drawn[-1], VERMILION, lw=2.2)
-    _label_tips(axes, ("context", drawn[-1]), drawn[:-1], listed, BLACK, np.array(corners))
-    _draw_list(axes, "weight of value", weights, listed)
+    arrow = "context", drawn[-1]
+    _label_tips(axes, arrow, drawn[:-1], listed, names, BLACK, np.array(corners))
+    _draw_list(axes, "weight of value", weights, listed, names)
     axes.set_title(f"Values, weighted and summed{_projection_note(share, values)}", fontsize=9)
 
 
@@ -153,19 +159,20 @@ def _draw_arrow(
 
 def _label_tips(
     axes: Axes, arrow: tuple[str, Floats] | None, vectors: Floats, listed: Sequence[int],
-    color: str, obstacles: Floats | None = None,
+    names: Sequence[str], color: str, obstacles: Floats | None = None,
 ) -> None:  # fmt: skip
-    """Write the number of each listed vector at the tip of the vector, and the name of the main
+    """Write the name of each listed vector at the tip of the vector, and the name of the main
     arrow at its tip.
 
     Tips of listed vectors that nearly coincide share one label.
 
     Args:
         arrow: the name and the vector of the main arrow of the panel; None if there is none.
-        vectors: (S, 2), the numbered vectors.
+        vectors: (S, 2), the named vectors.
         listed: the indices of the vectors to label.
-        color: the color of the numbers.
-        obstacles: (n, 2), further points that the numbers should not cover.
+        names: the names of the S vectors.
+        color: the color of the names.
+        obstacles: (n, 2), further points that the names should not cover.
     """
     origin = np.zeros(2)
     labels = [] if arrow is None else [Label(arrow[0], arrow[1], origin, VERMILION)]
@@ -174,7 +181,7 @@ def _label_tips(
     while left:
         group = [s for s in left if np.linalg.norm(vectors[s] - vectors[left[0]]) < near]
         left = [s for s in left if s not in group]
-        text = ", ".join(str(s + 1) for s in group)
+        text = ", ".join(names[s] for s in group)
         labels.append(Label(text, vectors[group].mean(axis=0), origin, color))
     every = vectors if arrow is None else np.vstack([vectors, arrow[1]])
     along = (np.linspace(0, 1, ARROW_SAMPLES)[1:, None, None] * every).reshape(-1, 2)
@@ -182,9 +189,11 @@ def _label_tips(
     place_labels(axes, labels, LABEL_SIZE, along, ARROW_RADIUS)
 
 
-def _draw_list(axes: Axes, what: str, numbers: Floats, listed: Sequence[int]) -> None:
+def _draw_list(
+    axes: Axes, what: str, numbers: Floats, listed: Sequence[int], names: Sequence[str]
+) -> None:
     """Write a list of numbers to the right of a panel."""
-    lines = [f"{s + 1}:  {numbers[s]:.2f}" for s in listed]
+    lines = [f"{names[s]}:  {numbers[s]:.2f}" for s in listed]
     if len(listed) < len(numbers):
         what += f"\n({len(listed)} largest\nweights of {len(numbers)})"
     axes.text(1.03, 1.0, "\n".join([what, *lines]), transform=axes.transAxes, va="top",

@@ -1702,7 +1702,7 @@
     const { record, input: { content } } = step;
     const readout = step.trace("readout")[step.input.step];
     if (content.config.context === "input") {
-      const formula = "from the point fed, the context and h, by the recurrent cell";
+      const formula = "from the decoder input, the context and h, by the recurrent cell";
       return [record.addRow("New state h'", formula, "h'", readout, { isByModel: true }), "h'"];
     }
     const parts = concatenate(context, query);
@@ -1722,8 +1722,8 @@
   function addRecurrent(step) {
     const { record, input: { content } } = step;
     addDecoderInput(step);
-    record.add("Encoder states", "s, from the source points, by the recurrent cell", step.states, { isByModel: true });
-    const when = content.config.context === "input" ? "before this step" : "after reading that point";
+    record.add("Encoder states", "s, from the source, by the recurrent cell", step.states, { isByModel: true });
+    const when = content.config.context === "input" ? "before this step" : "after reading that input";
     const query = rowOf(record.add(`Decoder state h, ${when}`, "", [step.query], { rows: ["h"], isByModel: true }), 0);
     const weights = addWeightStages(step, addScores(step));
     const own = addContext(step, weights, addValues(step));

@@ -72,7 +72,7 @@ def seen_with(weights: np.ndarray, **other: object) -> Evidence:
     evidence = Evidence(
         weights=weights.astype(np.float32), meaning="distribution", source_lengths=np.full(N, S),
         alignment=None, padding_mass=0.0, normalizer="softmax", loss=0.1, loss_teacher_forced=0.1,
-        override_losses={"uniform": 1.0, "shuffled": 1.0}, baseline=("a rule", 1.0), seeds=(0.1, 0.11, 0.1),
+        override_errors={"uniform": 1.0, "shuffled": 1.0}, baseline=("a rule", 1.0), seeds=(0.1, 0.11, 0.1),
     )  # fmt: skip
     return dataclasses.replace(evidence, **other)  # type: ignore[arg-type]
 
@@ -116,7 +116,7 @@ KNOWN = np.broadcast_to(np.arange(T), (N, T))
         (
             CHECK_NAMES[1],
             lambda: seen_with(
-                healthy(), loss=1.0, loss_teacher_forced=1.0, override_losses={"uniform": 9.0}
+                healthy(), loss=1.0, loss_teacher_forced=1.0, override_errors={"uniform": 9.0}
             ),
         ),
         (CHECK_NAMES[2], lambda: seen_with(np.full((N, 1, 2, T, S), 1 / S))),
@@ -127,7 +127,7 @@ KNOWN = np.broadcast_to(np.arange(T), (N, T))
         (CHECK_NAMES[7], lambda: seen_with(healthy()[:, :, [0, 0]])),
         (
             CHECK_NAMES[8],
-            lambda: seen_with(healthy(), override_losses={"uniform": 0.5, "shuffled": 0.1005}),
+            lambda: seen_with(healthy(), override_errors={"uniform": 0.5, "shuffled": 0.1005}),
         ),
         (CHECK_NAMES[9], lambda: seen_with(healthy(), loss=0.16)),
         (CHECK_NAMES[10], lambda: seen_with(healthy(), seeds=(0.1, 0.1, 0.1, 0.21))),
@@ -173,11 +173,11 @@ def test_what_is_meant_is_no_illness() -> None:
         "it looks where it should"
     )
     assert not found(seen_with(healthy(), alignment=KNOWN)), "one head does, the other needs not"
-    signed = seen_with(healthy() - 0.5, meaning="strength", override_losses={})
+    signed = seen_with(healthy() - 0.5, meaning="strength", override_errors={})
     states = {finding.name: finding.state for finding in doctor.examine(signed)}
     assert [states[name] for name in CHECK_NAMES[2:8]] == ["unknown"] * 6
     nothing = seen_with(healthy(), alignment=None)
-    nothing = dataclasses.replace(nothing, weights=None, override_losses={})
+    nothing = dataclasses.replace(nothing, weights=None, override_errors={})
     assert not found(nothing)
 
 
@@ -195,7 +195,7 @@ def test_partial_weights_are_judged_after_division_by_their_sums() -> None:
 
 def test_without_attention_there_are_no_findings_of_weights() -> None:
     seen = seen_with(healthy(), loss=2.0, loss_teacher_forced=2.0)
-    seen = dataclasses.replace(seen, weights=None, override_losses={}, normalizer="")
+    seen = dataclasses.replace(seen, weights=None, override_errors={}, normalizer="")
     findings = doctor.examine(seen)
     assert {finding.name for finding in findings} == set(CHECK_NAMES) - set(WEIGHT_CHECK_NAMES)
     text = json.dumps(doctor.findings_as_plain(findings))

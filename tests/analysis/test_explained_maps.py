@@ -25,19 +25,19 @@ def stage(made: Explanation, name: str) -> np.ndarray[Any, Any]:
     [
         (
             "scaled",
-            {"Query": "Decoder state h, after reading that point", "Keys": "Encoder states"},
+            {"Query": "Decoder state h, after reading that input", "Keys": "Encoder states"},
         ),
         (
             "two heads",
-            {"Query": "Decoder state h, after reading that point", "Keys": "Encoder states"},
+            {"Query": "Decoder state h, after reading that input", "Keys": "Encoder states"},
         ),
         (
             "cosine",
-            {"Query": "Decoder state h, after reading that point", "Keys": "Encoder states"},
+            {"Query": "Decoder state h, after reading that input", "Keys": "Encoder states"},
         ),
         (
             "additive",
-            {"Query": "Decoder state h, after reading that point", "Keys": "Encoder states"},
+            {"Query": "Decoder state h, after reading that input", "Keys": "Encoder states"},
         ),
         ("general", {"Keys": "Encoder states", "Values": "Encoder states"}),
     ],

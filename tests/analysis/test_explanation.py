@@ -17,8 +17,9 @@ from pydantic import TypeAdapter
 from seqattn.analysis.explanation import Explanation, explain
 from seqattn.cli.explaining import print_explanation
 from seqattn.config import Model
+from seqattn.data.tokens import BEGIN, END, PAD, SPECIAL
 from seqattn.errors import UsageError
-from seqattn.models import Seq2SeqModel, build_model
+from seqattn.models import FeatureSpec, Seq2SeqModel, build_model
 from seqattn.models.attention import Override
 from seqattn.plots import as_bytes, vectors_figure
 from tests.conftest import S, T
@@ -235,6 +236,71 @@ def test_layers_and_heads_that_are_not_there() -> None:
             explanation_of(KINDS[kind], **options)
     with pytest.raises(UsageError, match="no attention"):
         explanation_of({"attention": None})
+
+
+SYMBOL_KINDS: dict[str, dict[str, Any]] = {
+    "additive": {"attention": {"score": "additive"}, "embedding": {"dim": 3}},
+    "context input": {"context": "input", "cell": "lstm"},
+    "tied": {"readout": "tanh", "embedding": {"dim": 3, "tied": True}},
+    "fast weights": {"kind": "fast_weights"},
+    "transformer": {"kind": "transformer", "model_dim": 12, "heads": 3},
+}
+SOURCE_SYMBOLS = (*SPECIAL, *"abcdefg")
+TARGET_SYMBOLS = (*SPECIAL, *"uvwxyz")
+
+
+@pytest.mark.parametrize("name", SYMBOL_KINDS)
+def test_a_calculator_gives_the_probabilities_of_symbols(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = SYMBOL_KINDS[name]
+    width = {} if kind.get("kind") == "transformer" else {"hidden_dim": 6}
+    config: Model = TypeAdapter(Model).validate_python({"kind": "recurrent"} | kind | width)
+    features = FeatureSpec(1, 1, (0,), len(SOURCE_SYMBOLS), len(TARGET_SYMBOLS))
+    model = build_model(config, features, 3).double()
+    with torch.no_grad():
+        model.output.bias[END] = -9.0  # type: ignore[index, operator, union-attr]
+    source = np.array([[4], [9], [6], [4], [10]])
+    made = explain(
+        model, source, step=STEP, features=["symbol"], symbols=(SOURCE_SYMBOLS, TARGET_SYMBOLS),
+        title="abc",
+    )  # fmt: skip
+    outputs = model.forecast(torch.as_tensor(source)[None], STEP)
+    logits = outputs.values[0, -1].detach()
+    order = [k for k in logits.argsort(descending=True).tolist() if k not in (PAD, BEGIN)]
+    assert made.symbols == [TARGET_SYMBOLS[k] for k in order[:5]]
+    expected = logits.softmax(-1)[order[:5]].numpy()
+    np.testing.assert_allclose(made.model_prediction, expected, atol=LAST_DIGIT)
+    np.testing.assert_allclose(made.prediction, expected, atol=5e-3)
+
+    print_explanation(made, "markdown")
+    table = read_back(capsys.readouterr().out)
+    assert [key for key in table["Source symbols"] if key != "columns"] == [
+        "1 a", "2 f", "3 c", "4 a", "5 g",
+    ]  # fmt: skip
+    embedding = model.source_modality.embed(torch.as_tensor(source)).detach().numpy()
+    np.testing.assert_allclose(rows(table["Source symbols"]), embedding, atol=LAST_DIGIT)
+    logit = column(table["Probabilities"], "logit")
+    log_z = float(torch.logsumexp(logits, 0))
+    same([log_z] * 5, column(table["Probabilities"], "log Z"))
+    same(np.exp(logit - column(table["Probabilities"], "log Z")),
+         column(table["Probabilities"], "probability"))  # fmt: skip
+    if name == "transformer":
+        return
+    inputs = {"context input": "New state h'", "tied": "Input of the output layer",
+              "fast weights": "New state"}  # fmt: skip
+    read = rows(table[inputs.get(name, "Joined")]).ravel()
+    layer = table["Output layer W, b: rows of the best symbols"]
+    numbers = rows(layer) if len(layer) == 6 else rows(layer).T
+    same(numbers[:, :-1] @ read + numbers[:, -1], logit)
+    fed = model.target_modality.read(outputs.values)[0, STEP - 2]
+    np.testing.assert_allclose(
+        rows(table["Decoder input"]).ravel(), model.target_modality.embed(fed).detach(),
+        atol=LAST_DIGIT,
+    )  # fmt: skip
+    if name != "fast weights":
+        weights = outputs.attention[0].weights[0, 0, -1].detach()
+        np.testing.assert_allclose(made.vectors["weights"], weights, atol=5e-4)
 
 
 @pytest.mark.parametrize("name", ["scaled", "uniform", "fast weights", "transformer"])

@@ -45,7 +45,7 @@ def test_neighbours_are_counted_over_all_steps(length: int) -> None:
 
 def test_sources_of_one_point_say_nothing_about_attention() -> None:
     seen = seen_with(np.ones((N, 1, 2, T, 1)), source_lengths=np.ones(N, int),
-                     override_losses={"uniform": 0.1})  # fmt: skip
+                     override_errors={"uniform": 0.1})  # fmt: skip
     one = finding("attention does not matter", seen)
     assert (one.state, one.number) == ("unknown", "no source has two or more points")
 

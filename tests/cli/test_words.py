@@ -107,7 +107,7 @@ def test_unknown_symbols_and_empty_lines_are_named(
 
 
 @pytest.mark.parametrize(
-    "command", [["explain"], ["doctor"], ["report"], ["export", "--output", "x.onnx"],
+    "command", [["report"], ["export", "--output", "x.onnx"],
                 ["evaluate", "--input", "x.csv"], ["plot-attention", "--input", "x.csv"]],
     ids=lambda command: command[0],
 )  # fmt: skip
@@ -118,6 +118,36 @@ def test_commands_that_show_vectors_refuse_symbols(
     done = seqattn(command[0], run.path, *command[1:])
     assert done.code == 2
     assert "are symbols" in done.err
+
+
+def test_the_doctor_compares_errors_of_symbols(run: RunFolder, seqattn: Command) -> None:
+    done = seqattn("doctor", run.path, "--json")
+    assert done.code == 0, done.err
+    findings = {each["name"]: each for each in json.loads(done.out)}
+    rate = run.read_summary()["measures"]["symbol_error_rate"]
+    number = findings["attention does not matter"]["number"]
+    assert number.startswith(f"symbol error rate {rate:.4g} with its own weights")
+    assert findings["exposure bias"]["number"].startswith(
+        f"symbol error rate free running {rate:.4g}"
+    )
+    assert findings["alignment off by one"]["state"] != "unknown"
+
+
+def test_a_step_of_an_output_is_explained(run: RunFolder, seqattn: Command) -> None:
+    predictions = run.read_predictions()
+    words = predictions["target_vocabulary"]
+    done = seqattn("explain", run.path, "--example", "3", "--step", "2", "--format", "json",
+                   "--figure", run.path.parent / "step.png")  # fmt: skip
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["symbols"][0] == words[int(predictions["forecast"][3, 1, 0])]
+    assert found["model_says"] == sorted(found["model_says"], reverse=True)
+    assert sum(found["model_says"]) <= 1.0001
+    assert found["said"] == pytest.approx(found["model_says"], abs=0.01)
+    assert "with probability" in seqattn("explain", run.path).out
+    done = seqattn("explain", run.path, "--step", "50")
+    assert done.code == 2
+    assert "--step 50: the output has" in done.err
 
 
 def test_heatmaps_have_the_symbols_of_both_sides(run: RunFolder) -> None:

@@ -10,15 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation import (
+    FreeRunningForecast,
+    Maps,
     ReferenceLosses,
     evaluate_and_forecast,
-    forecast_loss,
     free_run,
+    free_running_error,
 )
+from seqattn.analysis.evaluation.forecasts import teacher_forced_chunks
 from seqattn.config import name_of
 from seqattn.data import Sequences, Splits
 from seqattn.data.file_dataset import check_observed
 from seqattn.errors import UsageError
+from seqattn.models import Seq2SeqModel, WeightSemantics
 from seqattn.models.attention import Override
 from seqattn.runs import EpochRecord, RunFolder, seed_of_folder
 from seqattn.training import LoadedModel, teacher_forcing_probability
@@ -32,7 +36,7 @@ class Evidence:
 
     Attributes:
         weights: (N, L, A, T, S), the cross-attention weights, with NaN at padding; None if the
-            model has no attention.
+            model has no attention. For symbols, they are those with teacher forcing.
         meaning: "distribution", "partial" or "strength"; see `seqattn.models.AttentionMap`.
         source_lengths: (N,), the number of source steps of each sequence.
         alignment: (N, T), the true source step of each target step, or -1 if a target step has
@@ -40,9 +44,9 @@ class Evidence:
         padding_mass: the largest total weight that a head puts on padding at one target step.
         normalizer: the name of the normalizer, or "softmax" if the config names none; "" if the
             model has no attention.
-        loss: the free-running mean squared error.
-        loss_teacher_forced: the teacher-forced mean squared error.
-        override_losses: the free-running losses with replaced attention weights, by override mode
+        loss: the free-running mean squared error, or the cross-entropy of symbols.
+        loss_teacher_forced: the teacher-forced mean squared error, or the cross-entropy of symbols.
+        override_errors: the free-running errors with replaced attention weights, by override mode
             ("uniform" or "shuffled"); empty if the weights cannot be replaced.
         baseline: the name and the loss of the best parameter-free baseline.
         seeds: the test losses of this run and of the other seeds that were trained together with
@@ -53,6 +57,8 @@ class Evidence:
         fitted: the name and the loss of the best fitted baseline; None if there is no fitted
             baseline.
         history: the records of the training epochs; empty if the records are unknown.
+        symbol_errors: the symbol error rate in free running, and the share of wrong symbols with
+            teacher forcing; None for vectors.
     """
 
     weights: NDArray[np.float32] | None
@@ -63,13 +69,24 @@ class Evidence:
     normalizer: str
     loss: float
     loss_teacher_forced: float
-    override_losses: dict[str, float]
+    override_errors: dict[str, float]
     baseline: tuple[str, float]
     seeds: tuple[float, ...] = ()
     kind: str = "recurrent"
     teacher_forcing: tuple[str, float] = ("constant", 1.0)
     fitted: tuple[str, float] | None = None
     history: tuple[EpochRecord, ...] = ()
+    symbol_errors: tuple[float, float] | None = None
+
+    @property
+    def errors(self) -> tuple[float, float]:
+        """The error in free running and with teacher forcing: the losses, or those of symbols."""
+        return self.symbol_errors or (self.loss, self.loss_teacher_forced)
+
+    @property
+    def error_name(self) -> str:
+        """The name of the errors."""
+        return "loss" if self.symbol_errors is None else "symbol error rate"
 
     def heads(self) -> Iterator[tuple[int, int]]:
         """Yield the layer index and the head index of every head.
@@ -112,7 +129,8 @@ def collect_evidence(
     """Run a model on the first `MAX_SEQUENCES` test sequences, and collect the measurements.
 
     The model computes free-running forecasts, teacher-forced forecasts and, if its attention
-    weights can be replaced, free-running forecasts with replaced weights.
+    weights can be replaced, free-running forecasts with replaced weights. The attention weights of
+    symbols are those with teacher forcing, because the known links are those of the target.
 
     Args:
         trained: the model.
@@ -124,12 +142,13 @@ def collect_evidence(
     Raises:
         DataError: if these test sequences contain no observed target.
     """
-    _ = trained.spec.vectors  # raises a UsageError for a model of symbols
     part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
     references = ReferenceLosses.from_splits(part, data)
     scored, forecast = evaluate_and_forecast(trained.model, part, references)
     weights = None
+    if scored.symbol_errors is not None:
+        forecast = _read_targets(trained.model, part)
     if forecast.maps:
         weights = np.asarray(
             forecast.attention_arrays(part, steps_real=True)["weights"], np.float32
@@ -150,35 +169,52 @@ def collect_evidence(
         else "",
         loss=scored.loss,
         loss_teacher_forced=scored.loss_teacher_forced,
-        override_losses=_override_losses(trained, part) if weights is not None else {},
+        override_errors=_override_errors(trained, part) if weights is not None else {},
         baseline=(scored.best_baseline, references.baselines[scored.best_baseline]),
         seeds=tuple(seeds),
         kind=trained.config.model.kind,
         teacher_forcing=(training.teacher_forcing.schedule, final_forcing),
         fitted=min(references.fitted.items(), key=lambda item: item[1], default=None),
         history=tuple(history),
+        symbol_errors=scored.symbol_errors,
     )
 
 
+def _read_targets(model: Seq2SeqModel, part: Sequences) -> FreeRunningForecast:
+    """Return the targets of a part, and the attention weights of a decoder that reads them."""
+    kept = list[Maps]()
+    meaning: WeightSemantics = "distribution"
+
+    def keep(of_weights: WeightSemantics, maps: Maps, *_: object) -> None:
+        nonlocal meaning
+        meaning = of_weights
+        kept.append(maps)
+
+    for _ in teacher_forced_chunks(model, part, keep):
+        pass
+    kinds = kept[0] if kept else ()
+    maps = {kind: np.concatenate([one[kind] for one in kept]) for kind in kinds}
+    return FreeRunningForecast(part.target.astype(np.float64), maps, meaning)
+
+
 def measure_overrides(trained: LoadedModel, data: Splits) -> tuple[float, dict[str, float], int]:
-    """Measure how the replacement of the attention weights changes the loss on the first
+    """Measure how the replacement of the attention weights changes the error on the first
     `MAX_SEQUENCES` test sequences.
 
     Returns:
-        The free-running loss with the model's own weights; a dictionary of the losses with replaced
-        weights, by override mode, which is empty if the weights cannot be replaced; and the number
-        of sequences.
+        The free-running error with the model's own weights; a dictionary of the errors with
+        replaced weights, by override mode, which is empty if the weights cannot be replaced; and
+        the number of sequences.
 
     Raises:
         DataError: if these test sequences contain no observed target.
     """
-    _ = trained.spec.vectors  # raises a UsageError for a model of symbols
     part = data.test.select(slice(0, MAX_SEQUENCES))
     check_observed(part, f"the first {len(part)} test sequences")
     forecast = free_run(trained.model, part, part.target_steps, with_attention=False)
-    loss = forecast_loss(forecast, part)
-    assert loss is not None
-    return loss, _override_losses(trained, part), len(part)
+    error = free_running_error(forecast, part)
+    assert error is not None
+    return error, _override_errors(trained, part), len(part)
 
 
 def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float:
@@ -190,8 +226,8 @@ def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float
     return float(np.abs(np.where(on_padding, weights, 0.0)).sum(axis=-1).max(initial=0.0))
 
 
-def _override_losses(trained: LoadedModel, part: Sequences) -> dict[str, float]:
-    """Return the free-running losses with replaced attention weights, by override mode.
+def _override_errors(trained: LoadedModel, part: Sequences) -> dict[str, float]:
+    """Return the free-running errors with replaced attention weights, by override mode.
 
     The result is empty if the weights of the model cannot be replaced.
     """
@@ -204,9 +240,9 @@ def _override_losses(trained: LoadedModel, part: Sequences) -> dict[str, float]:
             )  # fmt: skip
         except UsageError:  # the model does not support this override mode
             return {}
-        loss = forecast_loss(forecast, part)
-        assert loss is not None
-        found[mode] = loss
+        error = free_running_error(forecast, part)
+        assert error is not None
+        found[mode] = error
     return found
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from seqattn.analysis.doctor.check import Finding, Verdict, define_check
 from seqattn.analysis.doctor.collect import Evidence
 
-MIN_EXPOSURE_RATIO = 1.5  # free-running loss / teacher-forced loss
-MIN_EXPOSURE_GAP = 0.01  # (free-running loss - teacher-forced loss) / best parameter-free loss
+MIN_EXPOSURE_RATIO = 1.5  # free-running error / teacher-forced error
+MIN_EXPOSURE_GAP = 0.01  # their difference / best parameter-free loss; of symbols, the difference
 MIN_LINEAR_GAIN = 0.01  # (loss - loss of the best fitted baseline) / best parameter-free loss
 MAX_SEED_RATIO = 2.0  # loss of the worst seed / median loss
 MAX_TRAINING_RATIO = 0.7  # training loss at the end / training loss at the best epoch
@@ -44,7 +44,7 @@ def worse_than_baseline(evidence: Evidence) -> Verdict:
     if evidence.loss >= baseline_loss:
         better = "A rule without parameters"
     elif evidence.loss - fitted_loss > MIN_LINEAR_GAIN * baseline_loss:
-        better = "A linear map"
+        better = "A linear map" if evidence.symbol_errors is None else "A bigram model"
     else:
         return "fine", number
     consequence = "" if evidence.weights is None else (
@@ -60,10 +60,13 @@ def worse_than_baseline(evidence: Evidence) -> Verdict:
 
 @define_check("exposure bias")
 def exposure_bias(evidence: Evidence) -> Verdict:
-    loss, forced = evidence.loss, evidence.loss_teacher_forced
-    ratio = loss / forced if forced > 0 else math.inf if loss > 0 else 1.0
-    number = f"free running {loss:.4g}, {ratio:.2f} times the teacher-forced {forced:.4g}"
-    if ratio < MIN_EXPOSURE_RATIO or loss - forced < MIN_EXPOSURE_GAP * evidence.baseline[1]:
+    free, forced = evidence.errors
+    ratio = free / forced if forced > 0 else math.inf if free > 0 else 1.0
+    number = f"free running {free:.4g}, {ratio:.2f} times the teacher-forced {forced:.4g}"
+    scale = evidence.baseline[1]
+    if evidence.symbol_errors is not None:
+        number, scale = f"symbol error rate {number}", 1.0
+    if ratio < MIN_EXPOSURE_RATIO or free - forced < MIN_EXPOSURE_GAP * scale:
         return "fine", number
     return (
         "found", number,

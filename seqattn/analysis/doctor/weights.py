@@ -19,7 +19,7 @@ MAX_IDENTICAL_DISTANCE = 0.02  # mean fraction of the weight that two heads do n
 SATURATED_WEIGHT = 0.999  # a step is saturated if its largest weight exceeds this value
 MIN_SATURATED_SHARE = 0.95  # share of saturated steps
 MAX_PADDING_MASS = 1e-6
-MAX_LOSS_RATIO = 1.02  # loss with overridden weights / loss with the model's own weights
+MAX_LOSS_RATIO = 1.02  # error with overridden weights / error with the model's own weights
 NO_CHOICE = "no source has two or more points"
 NO_WEIGHT = "all weights are 0"
 
@@ -247,14 +247,15 @@ def _unshared_weight(one: NDArray[np.float32], other: NDArray[np.float32]) -> ND
 
 @define_check("attention does not matter", needs_weights=True)
 def attention_does_not_matter(evidence: Evidence) -> Verdict:
-    if not evidence.override_losses:
+    if not evidence.override_errors:
         return "unknown", "these weights cannot be overridden"
     if not (evidence.source_lengths > 1).any():
         raise UndecidableError(NO_CHOICE)
-    losses = [f"{loss:.4g} {mode}" for mode, loss in evidence.override_losses.items()]
-    mode, lowest = min(evidence.override_losses.items(), key=lambda item: item[1])
-    number = ", ".join([f"loss {evidence.loss:.4g} with its own weights", *losses])
-    if lowest > MAX_LOSS_RATIO * evidence.loss:
+    errors = [f"{error:.4g} {mode}" for mode, error in evidence.override_errors.items()]
+    mode, lowest = min(evidence.override_errors.items(), key=lambda item: item[1])
+    own = evidence.errors[0]
+    number = ", ".join([f"{evidence.error_name} {own:.4g} with its own weights", *errors])
+    if lowest > MAX_LOSS_RATIO * own:
         return "fine", number
     return (
         "found", number,

@@ -16,8 +16,8 @@ from seqattn.analysis.evaluation.forecasts import (
     ForecastChunk,
     FreeRunningForecast,
     Maps,
-    forecast_loss,
     free_run,
+    free_running_error,
 )
 from seqattn.analysis.evaluation.plugin_metrics import register_metric
 from seqattn.analysis.evaluation.references import ReferenceLosses
@@ -37,8 +37,8 @@ __all__ = [
     "as_override",
     "evaluate",
     "evaluate_and_forecast",
-    "forecast_loss",
     "free_run",
+    "free_running_error",
     "parse_override",
     "register_metric",
 ]

@@ -21,7 +21,7 @@ from seqattn.analysis.evaluation.forced_weights import (
     meaning_with,
 )
 from seqattn.data import Sequences
-from seqattn.data.baselines import forecast_mse
+from seqattn.data.measures import scores_of
 from seqattn.data.sequences import Floats, Integers
 from seqattn.errors import UsageError
 from seqattn.models import AttentionKind, AttentionMap, Seq2SeqModel, WeightSemantics
@@ -240,15 +240,18 @@ def _pad_map(kind: AttentionKind, weights: Tensor, missing: int) -> Tensor:
     return torch.nn.functional.pad(weights, (0, columns, 0, missing))
 
 
-def forecast_loss(result: FreeRunningForecast, part: Sequences) -> float | None:
-    """Return the mean squared error of forecasts.
+def free_running_error(result: FreeRunningForecast, part: Sequences) -> float | None:
+    """Return the error of forecasts: the mean squared error, or the symbol error rate.
 
     The result is None if the number of forecast steps differs from the length of the longest
     target, or if the part contains no observed target.
     """
     if result.values.shape[1] != part.target_steps or not part.target_cells.any():
         return None
-    return forecast_mse(result.values, part, part.target_space.scale)
+    scores = scores_of(part.target_space, part)
+    for places, chunk in part.chunks():
+        scores.add_free_running(places, chunk, result.values[places])
+    return scores.errors[0]
 
 
 def teacher_forced_chunks(

@@ -50,6 +50,8 @@ class Evaluation:
         errors: the free-running MAE and RMSE in the units of the data, and the MASE; None for
             generated data.
         plugin_metrics: the metrics of plugins, by name.
+        symbol_errors: the symbol error rate in free running, and the share of wrong symbols with
+            teacher forcing; None for vectors.
     """
 
     loss: float
@@ -64,6 +66,7 @@ class Evaluation:
     errors: Errors | None = None
     plugin_metrics: Mapping[str, float | None] = field(default_factory=dict)
     alignment: Alignment | None = None
+    symbol_errors: tuple[float, float] | None = None
 
     @property
     def best_baseline(self) -> str:
@@ -158,6 +161,7 @@ def evaluate(
         loss_name=part.target_space.loss_name,
         loss_teacher_forced=scores.loss_teacher_forced,
         loss_by_step=scores.loss_by_step,
+        symbol_errors=None if isinstance(scores, VectorScores) else scores.errors,
         measures=scores.measures,
         references=references,
         attention=metrics.result(),

@@ -21,35 +21,52 @@ from seqattn.analysis.explanation.record import Explanation
 from seqattn.analysis.explanation.recurrent import explain_recurrent
 from seqattn.analysis.explanation.skip import explain_skip
 from seqattn.analysis.explanation.transformer import explain_transformer
+from seqattn.errors import UsageError, counted
 from seqattn.models import FastWeightsModel, RecurrentModel, Seq2SeqModel, TransformerModel
 from seqattn.models.attention.arithmetic import DECIMALS, MAX_PRINTED_SIDE, Array, Stage, as_printed
 
 
 def explain(
     model: Seq2SeqModel, source: Array, *, step: int, layer: int = 0, head: int = 0,
-    features: Sequence[str], target_features: Sequence[str] = (), title: str,
+    features: Sequence[str], target_features: Sequence[str] = (),
+    symbols: tuple[Sequence[str], Sequence[str]] = ((), ()), title: str,
 ) -> Explanation:  # fmt: skip
     """Explain one step of a free-running forecast.
 
     Args:
         model: the model.
-        source: (S, F), the source in the units of the model, without padding.
+        source: (S, F), the source in the units of the model, or numbers of symbols, without
+            padding.
         step: the step of the forecast to explain, counted from 1.
         layer, head: the index of the layer and the index of the head to show, counted from 0.
         features: the names of the F source features.
         target_features: the names of the target features; empty if the source and the target have
             the same features.
+        symbols: the vocabularies of source and target by number; empty for vectors.
         title: the name of the sequence.
 
     Raises:
-        UsageError: if the model has no attention, or if the layer or the head does not exist.
+        UsageError: if the model has no attention, if the layer or the head does not exist, or if
+            the output of the model ends before the step.
     """
-    record = Explanation(f"{title}, forecast step {step}")
-    record.add("Source points", "", source, columns=features)
+    record = Explanation(f"{title}, output step {step}", symbols[1])
     with torch.inference_mode():
-        like, features = next(model.parameters()), target_features or features
-        tensor = torch.as_tensor(source, dtype=like.dtype, device=like.device).unsqueeze(0)
+        like = next(model.parameters())
+        dtype = torch.int64 if symbols[0] else like.dtype
+        tensor = torch.as_tensor(source, dtype=dtype, device=like.device).unsqueeze(0)
+        if symbols[0]:
+            names = [symbols[0][number] for number in tensor[0, :, 0].tolist()]
+            record.source_names = [f"{k} {name}" for k, name in enumerate(names, start=1)]
+            record.vector_names = record.source_names
+            embedded = model.source_modality.embed(tensor)[0]
+            record.add("Source symbols", "their rows of the embedding matrix", embedded)
+        else:
+            record.add("Source points", "", source, columns=features)
+        features = target_features or features
         forecast = model.forecast(tensor, step).values
+        if forecast.shape[1] < step:
+            length = counted(forecast.shape[1], "symbol")
+            raise UsageError(f"--step {step}: the output has {length}, with its end.")
         if isinstance(model, RecurrentModel):
             explain_recurrent(record, model, tensor, forecast, layer, head, features)
         elif isinstance(model, FastWeightsModel):
@@ -61,7 +78,13 @@ def explain(
             record.add_from_model("Predicted point", formula, forecast[:, -1], ["y"], features)
         if model.skip is not None:
             explain_skip(record, model.skip, tensor, forecast, features)
-    record.model_prediction = as_printed(forecast[0, -1]).tolist()
+    output = forecast[0, -1]
+    if record.target_symbols:
+        if not record.symbols:  # the printed layers do not determine the output
+            record.add_probabilities(output)
+        best = [record.target_symbols.index(symbol) for symbol in record.symbols]
+        output = output.softmax(-1)[best]
+    record.model_prediction = as_printed(output).tolist()
     return record
 
 

@@ -27,16 +27,18 @@ def explain_fast_weights(
     *_, step, _ = forecast.shape
     S = source.shape[1]
     memory, state, point = model.encode(source, None, use_matrix=False)
-    for output in forecast[:, :-1].unbind(-2):
-        _, state, _, memory = model.step(model.decoder_input(point), state, memory)
-        point = output
+    modality = model.target_modality
+    for before in modality.read(forecast[:, :-1]).unbind(-2):
+        _, state, _, memory = model.step(model.decoder_input(modality.embed(point)), state, memory)
+        point = before
     assert isinstance(memory, StateMemory)
-    record.add_row("Decoder input", "", "point", point[0], features)
-    preactivation = model.decoder_input(point) + model.decoder_state(state)
+    record.add_decoder_input(modality, point, features)
+    preactivation = model.decoder_input(modality.embed(point)) + model.decoder_state(state)
     query = model.iterate_inner_loop(
         preactivation, memory, model.inner_steps - 1, model.decoder_norm
     )
-    rows = [*point_names(S), *(f"step {t}" for t in range(1, step))]
+    rows = [*(record.source_names or point_names(S)), *(f"step {t}" for t in range(1, step))]
+    record.vector_names = rows if record.source_names else ()
     formula = "W h + C x, held through the inner loop"
     outside = record.add_from_model("Input to the inner loop", formula, preactivation, ["held"])[0]
     formula = f"after {model.inner_steps - 1} readings"
@@ -53,7 +55,7 @@ def explain_fast_weights(
     if model.decoder_norm is not None:
         z, name = _normalized(record, model.decoder_norm, z)
     new = record.add_row("New state", f"tanh({name})", "h'", np.tanh(z))
-    record.add_output(model, new, "h'", features)
+    record.add_output(model, new, "h'", features, forecast[0, -1])
     record.vectors = {"query": h, "keys": states, "values": states, "context": read,
                     "weights": strengths}  # fmt: skip
 

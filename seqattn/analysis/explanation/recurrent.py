@@ -25,7 +25,7 @@ def explain_recurrent(
         record: the explanation to which the stages are added.
         model: the model.
         source: (1, S, F), the source.
-        forecast: (1, T, F), the forecast up to the explained step.
+        forecast: (1, T, width of an output), the outputs up to the explained step.
         layer, head: the index of the layer and the index of the head, counted from 0.
         features: the names of the target features.
 
@@ -38,16 +38,16 @@ def explain_recurrent(
     check_index("--layer", layer, 1)
     check_index("--head", head, attention.heads)
     memory, state, point = model.encode(source, None)
-    states, _ = model.encode_states(source, None)
+    states, _ = model.encode_states(model.source_modality.embed(source), None)
     assert memory is not None
-    for output in forecast[:, :-1].unbind(-2):
+    for before in model.target_modality.read(forecast[:, :-1]).unbind(-2):
         _, _, state = model.step(point, state, memory)
-        point = output
+        point = before
     query, attended, new = _decoder_step(model, attention, memory, state, point)
-    record.add_row("Decoder input", "", "point", point[0], features)
-    formula = "s, from the source points, by the recurrent cell"
+    record.add_decoder_input(model.target_modality, point, features)
+    formula = "s, from the source, by the recurrent cell"
     record.add_from_model("Encoder states", formula, states[0])
-    when = "before this step" if model.context_is_input else "after reading that point"
+    when = "before this step" if model.context_is_input else "after reading that input"
     record.add_from_model(f"Decoder state h, {when}", "", query, ["h"])
     scores = attention.score.scores(query.unsqueeze(-2), memory.keys)
     step = AttentionStep(
@@ -58,7 +58,8 @@ def explain_recurrent(
     if attention.heads > 1:
         contexts = attended.context.view(attention.heads, -1)
         context = record.add_head_contexts(contexts, head, context)
-    record.add_output(model, *_readout(record, model, query, context, new), features)
+    vector, name = _readout(record, model, query, context, new)
+    record.add_output(model, vector, name, features, forecast[0, -1])
 
 
 def _decoder_step(
@@ -72,13 +73,13 @@ def _decoder_step(
         attention: the attention of the model.
         memory: the keys and values.
         state: the decoder state before the step.
-        point: (1, F), the input of the step.
+        point: (1, F), the decoder input of the step.
 
     Returns:
         The query state (1, H), the output of the attention for this query, and the new state
         (1, H).
     """
-    projected = model.decoder.project(point)
+    projected = model.decoder.project(model.target_modality.embed(point))
     if model.context_is_input:
         query = model.top_layer_output(state.cells)
         attended = attention.attend(query.unsqueeze(-2), memory, state.prev_weights)
@@ -129,7 +130,7 @@ def _readout(
         new: (1, H), the new state.
     """
     if model.context_is_input:
-        formula = "from the point fed, the context and h, by the recurrent cell"
+        formula = "from the decoder input, the context and h, by the recurrent cell"
         return record.add_from_model("New state h'", formula, new, ["h'"])[0], "h'"
     joined = np.concatenate([context, as_printed(query[0])])
     record.add_row("Joined", "[context; h]", "[c; h]", joined)

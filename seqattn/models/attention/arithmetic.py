@@ -60,10 +60,12 @@ class Record:
         stages: the stages in the order of the computation.
         computed_by_model: the names of the stages whose numbers come from the model, because they
             cannot be computed from printed numbers.
+        source_names: the names of the S source steps; empty for "point 1", "point 2" and so on.
     """
 
     stages: list[Stage] = field(default_factory=list)
     computed_by_model: list[str] = field(default_factory=list)
+    source_names: Sequence[str] = ()
 
     def add(
         self, name: str, formula: str, numbers: Any, rows: Names = None, columns: Names = None
@@ -73,11 +75,12 @@ class Record:
         Args:
             name, formula: see `Stage`.
             numbers: the numbers, (rows, columns).
-            rows: the names of the rows; None for the names of the source points.
+            rows: the names of the rows; None for the names of the source steps.
             columns: the names of the columns; None to number the columns from 1.
         """
         printed = as_printed(numbers)
-        rows = point_names(len(printed)) if rows is None else rows
+        if rows is None:
+            rows = self.source_names or point_names(len(printed))
         columns = column_numbers(printed.shape[1]) if columns is None else list(columns)
         table = [(row, line.tolist()) for row, line in zip(rows, printed, strict=True)]
         self.stages.append(Stage(name, formula, columns, table))

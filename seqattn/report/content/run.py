@@ -149,7 +149,7 @@ def _diagnosis(folder: RunFolder, notices: list[str]) -> tuple[dict[str, Any], N
         return {}, None
     findings = doctor.examine(evidence)
     plain = [ask(finding) for finding in doctor.findings_as_plain(findings)]
-    overridden = evidence.override_losses
+    overridden = evidence.override_errors
     count = len(evidence.source_lengths)
     need = describe_need(evidence.loss, overridden, count) if overridden else None
     return {"doctor": plain, "doctor_summary": doctor.summarize(findings)}, need

@@ -72,7 +72,7 @@ describe("the chain of a recurrent model", () => {
   it("goes from the source points to the forecast", () => {
     const stages = stagesOf();
     expect(stages.map(({ name }) => name)).toEqual([
-      "Source points", "Decoder input", "Encoder states", "Decoder state h, after reading that point", "Query", "Keys", "Scores", "Weights",
+      "Source points", "Decoder input", "Encoder states", "Decoder state h, after reading that input", "Query", "Keys", "Scores", "Weights",
       "Values", "Weighted values", "Context", "Joined", "Output layer W, b", "Predicted point", "Forecast, in units of the data",
     ]);
     expect(lastColumn(find(stages, "Scores"))).toEqual([0.5, 2, 0.5]);
