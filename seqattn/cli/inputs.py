@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from seqattn.analysis.evaluation import FreeRunningForecast, free_run
 from seqattn.analysis.evaluation.forced_weights import ForcedRows, ForecastOverride
 from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_sources
+from seqattn.analysis.evaluation.texts import read_sources
 from seqattn.cli.output import discard_stdout, note, write_data
 from seqattn.data import Sequences
 from seqattn.data.chunk import Chunk
@@ -29,6 +30,7 @@ from seqattn.data.writing import (
     json_line,
     round_forecast,
 )
+from seqattn.errors import DataError, UsageError
 from seqattn.runs.storage import npz_bytes, output_file, write_output
 from seqattn.training import LoadedModel
 
@@ -287,3 +289,42 @@ def _keeps_format(file: Path, output: Path | None, form: str, read_as: str) -> b
 
 
 __all__ = ["ForecastWriter", "InputReader", "input_reader", "join_sources", "predict_file"]
+
+
+def lines_of(path: Path | None) -> tuple[Iterator[str], str, bool]:
+    """Return the lines of a file or of standard input, the name of the file in messages, and
+    whether a person types the lines."""
+
+    is_pipe = path is None or str(path) == "-"
+    name = "standard input" if is_pipe else str(path)
+
+    def lines() -> Iterator[str]:
+        try:
+            with sys.stdin if path is None or is_pipe else path.open(encoding="utf-8-sig") as file:
+                yield from file
+        except OSError as error:
+            raise DataError(f"{name}: {error.strerror}.") from None
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name}: is not UTF-8 text ({error.reason}).") from None
+
+    return lines(), name, is_pipe and sys.stdin.isatty()
+
+
+def first_lines(
+    trained: LoadedModel, path: Path, count: int, overrides: Sequence[str] | None
+) -> Sequences:
+    """Read the first lines of a file or of standard input as sources of a model of symbols.
+
+    Args:
+        trained: the model.
+        path: the file; "-" means standard input.
+        count: the maximum number of lines.
+        overrides: the values of the option `--set`.
+
+    Raises:
+        UsageError: if there are overrides, because lines of text are read in one way only.
+    """
+    if overrides:
+        raise UsageError(f"--set {overrides[0]}: lines of text are read as the model was trained.")
+    lines, name, _ = lines_of(path)
+    return read_sources(trained, itertools.islice(lines, count), name, note)

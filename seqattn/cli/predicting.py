@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
@@ -22,7 +21,7 @@ from seqattn.cli.options import (
 from seqattn.cli.output import check_stdout, note, show, write_data
 from seqattn.cli.result_tables import print_evaluation
 from seqattn.cli.stop_signals import end_on_closed_pipe
-from seqattn.errors import DataError, UsageError
+from seqattn.errors import UsageError
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation.forced_weights import ForecastOverride
@@ -293,18 +292,19 @@ def _predict_lines(
         UsageError: if an option applies to sequences of vectors only.
     """
     from seqattn.analysis.evaluation.texts import LINES_AT_ONCE, translate
+    from seqattn.cli import inputs
     from seqattn.runs.storage import write_output
 
     files.check_lines(options.attention_override)
     texts.check_forced(options.steps)
     if texts.alignment:
         require_attention(run, trained.config.model)
-    lines, name, is_typed = _lines_of(input_file)
+    lines, name, is_typed = inputs.lines_of(input_file)
     if is_typed or texts.interactive:
         note("Type a line and press Enter; end with Ctrl+D.")
     outputs = translate(
         trained, lines, options.steps, note, decoding=texts.decoding(texts.n_best),
-        forced=None if texts.forced is None else _lines_of(texts.forced)[0],
+        forced=None if texts.forced is None else inputs.lines_of(texts.forced)[0],
         with_attention=texts.interactive or texts.alignment is not None,
         name=name, at_once=1 if is_typed or texts.interactive else LINES_AT_ONCE,
     )  # fmt: skip
@@ -315,26 +315,6 @@ def _predict_lines(
         write_data(f"{texts.columns(one)}\n")
         if texts.interactive:
             texts.print_heatmap(one)
-
-
-def _lines_of(path: Path | None) -> tuple[Iterator[str], str, bool]:
-    """Return the lines of a file or of standard input, the name of the file in messages, and
-    whether a person types the lines."""
-    import sys
-
-    is_pipe = path is None or str(path) == "-"
-    name = "standard input" if is_pipe else str(path)
-
-    def lines() -> Iterator[str]:
-        try:
-            with sys.stdin if path is None or is_pipe else path.open(encoding="utf-8-sig") as file:
-                yield from file
-        except OSError as error:
-            raise DataError(f"{name}: {error.strerror}.") from None
-        except UnicodeDecodeError as error:
-            raise DataError(f"{name}: is not UTF-8 text ({error.reason}).") from None
-
-    return lines(), name, is_pipe and sys.stdin.isatty()
 
 
 def _predict_part(

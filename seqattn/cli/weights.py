@@ -63,6 +63,8 @@ def read_weights(
     is_own = input_file is not None
     if input_file is None:
         part = load_splits(trained).test
+    elif trained.spec.source.symbols:
+        part = inputs.first_lines(trained, input_file, examples, overrides)
     else:
         parts: list[Sequences] = []
         for _, sequences, _ in inputs.input_reader(trained, overrides).read_sources(input_file):

@@ -121,7 +121,8 @@ def attention_figure(
     names = names or [(None, None)] * len(weights)
     if source_lengths is None:
         source_lengths = [int(np.isfinite(panel).any(axis=0).sum()) for panel in weights]
-    scale = _ColorScale(weights, signed, layout.max_weight)
+    has_symbols = _are_any_named(names)
+    scale = _ColorScale(weights, signed, 1.0 if has_symbols and not signed else layout.max_weight)
     size, shape = _panel_sizes(weights, layout.columns)
     figure, panels = panel_grid(shape, len(weights))
     is_aligned = alignment is not None
@@ -132,8 +133,7 @@ def attention_figure(
         _set_ticks(axes, panel, kind, index_offsets(kind, length, is_aligned=is_aligned), of_axes)
         axes.set_title(title, fontsize=TITLE_SIZE)
     for axes, aligned in zip(panels, alignment or (), strict=False):
-        true = [(t, s, 1) for t, s in enumerate(aligned.tolist()) if s >= 0]
-        _outline_cells(axes, true, len(aligned))
+        _outline_cells(axes, _true_cells(aligned), len(aligned))
     for axes, of_panel, panel in zip(panels, links, weights, strict=False):
         _outline_cells(axes, () if of_panel is None else of_panel.tolist(), len(panel))
     ticks = 0.1 + max(tick_width(axes.yaxis, TICK_SIZE) for axes in panels)
@@ -145,13 +145,22 @@ def attention_figure(
         bottom=0.5 + label_height, top=above[0] + 0.1 + _draw_heading(figure, layout.heading),
         gaps=(0.15 + ticks, max(above[1:], default=0.0) + 0.3 + label_height),
     )  # fmt: skip
-    has_symbols = any(of_axis is not None for of_axes in names for of_axis in of_axes)
     labels = _axis_names(kind, is_aligned=is_aligned)
     if has_symbols:
         labels = _names_of_symbols(labels[0], links)
     label_axes(figure, *labels)
     scale.draw_bar(figure)
     return figure
+
+
+def _are_any_named(names: Sequence[tuple[Sequence[str] | None, Sequence[str] | None]]) -> bool:
+    """Return whether the rows or the columns of a panel have names."""
+    return any(one is not None for of_axes in names for one in of_axes)
+
+
+def _true_cells(aligned: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """Return the cells (row, column, 1) of the true column of each row, if it has one."""
+    return [(t, s, 1) for t, s in enumerate(aligned.tolist()) if s >= 0]
 
 
 def index_offsets(kind: str, source_length: int, *, is_aligned: bool) -> tuple[int, int]:

@@ -244,6 +244,23 @@ def _read_with(path: Path, needed: Sequence[str], max_rows: int | None = None) -
     return arrays
 
 
+def select_sequences(
+    arrays: Mapping[str, NDArray[Any]], indices: Sequence[int]
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of the sequences at the given indices."""
+    found = {
+        name: array[list(indices)] if name in PER_SEQUENCE and len(array) else array
+        for name, array in arrays.items()
+    }
+    if "links" in arrays:
+        links = arrays["links"]
+        pieces = [
+            np.insert(links[links[:, 0] == k, 1:], 0, n, axis=1) for n, k in enumerate(indices)
+        ]
+        found["links"] = np.concatenate(pieces)
+    return found
+
+
 def sequence_titles(arrays: Mapping[str, NDArray[Any]], split: str = "test") -> list[str]:
     """Return the title of each sequence in a picture or in a text: the name of the split, the id of
     the sequence (shortened if it is long), and the label of the sequence, if it has one.

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import seqattn as seqattn_package
 from seqattn.config import resolve
 from seqattn.data import Sequences
 from seqattn.data.measures import (
@@ -27,8 +28,10 @@ from seqattn.data.measures import (
     measures_of_rules,
 )
 from seqattn.data.tokens import END, PAD, UNKNOWN, Tokens
+from seqattn.errors import UsageError
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import RunFolder
+from seqattn.runs.array_files import select_sequences
 from tests.conftest import ROOT, Ended
 
 Command = Callable[..., Ended]
@@ -108,7 +111,7 @@ def test_unknown_symbols_and_empty_lines_are_named(
 
 @pytest.mark.parametrize(
     "command", [["report"], ["export", "--output", "x.onnx"],
-                ["evaluate", "--input", "x.csv"], ["plot-attention", "--input", "x.csv"]],
+                ["evaluate", "--input", "x.csv"]],
     ids=lambda command: command[0],
 )  # fmt: skip
 def test_commands_that_show_vectors_refuse_symbols(
@@ -118,6 +121,51 @@ def test_commands_that_show_vectors_refuse_symbols(
     done = seqattn(command[0], run.path, *command[1:])
     assert done.code == 2
     assert "are symbols" in done.err
+
+
+def test_lines_are_drawn(run: RunFolder, seqattn: Command) -> None:
+    Path("lines.txt").write_text("the dog sees a xyz\n")
+    done = seqattn("plot-attention", run.path, "--input", "lines.txt", "--terminal")
+    assert done.code == 0, done.err
+    assert "1 symbol unknown to the model: 'xyz'" in done.err
+    assert "<end>" in done.out
+    done = seqattn("plot-attention", run.path, "--input", "lines.txt", "--set", "data.time=t")
+    assert done.code == 2
+    assert "lines of text are read as the model was trained" in done.err
+
+
+def test_texts_from_python(run: RunFolder) -> None:
+    opened = seqattn_package.load(run.path)
+    vocabulary = opened.trained.spec.source
+    texts = [vocabulary.text(row) for row in opened.data.test.source[:3]]
+    forecast = run.read_predictions()["forecast"][:3]
+    expected = [opened.trained.spec.target.text(row[np.isfinite(row)]) for row in forecast]
+    assert opened.predict(texts) == expected
+    assert opened.predict(texts[0]) == expected[0]
+    outputs = opened.translate(texts, beam=3, n_best=2)
+    assert [one.line for one in outputs] == [1, 1, 2, 2, 3, 3]
+    first = outputs[0]
+    assert first.weights is not None
+    assert first.weights.shape == (len(first.target), len(first.source))
+    assert opened.translate(texts)[1].text == expected[1]
+    weights = opened.attention(texts[0])["cross"]
+    assert weights.shape[2:] == (len(expected[0].split()) + 1, len(texts[0].split()))
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+    figure = opened.plot_attention(texts[1])
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == [*expected[1].split(), "<end>"]
+    figure = opened.plot_attention([2, 0])
+    labels = [label.get_text() for label in figure.axes[1].get_xticklabels()]
+    assert labels[: len(texts[0].split())] == texts[0].split()
+    with pytest.raises(UsageError, match="Give a string, or a list of strings"):
+        opened.predict([[1.0, 2.0]])
+
+
+def test_links_follow_selected_sequences() -> None:
+    links = np.array([[0, 1, 1, 1], [2, 0, 3, 0], [2, 1, 1, 1]])
+    found = select_sequences({"ids": np.array(["a", "b", "c"]), "links": links}, [2, 1, 0])
+    assert found["ids"].tolist() == ["c", "b", "a"]
+    assert found["links"].tolist() == [[0, 0, 3, 0], [0, 1, 1, 1], [2, 1, 1, 1]]
 
 
 def test_the_doctor_compares_errors_of_symbols(run: RunFolder, seqattn: Command) -> None:

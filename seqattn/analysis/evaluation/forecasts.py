@@ -56,6 +56,12 @@ class FreeRunningForecast:
                 for kind in chunks[0].maps}  # fmt: skip
         return cls(np.concatenate([chunk.values for chunk in chunks]), maps, chunks[0].meaning)
 
+    def first_steps(self, T: int) -> FreeRunningForecast:
+        """Return the first T steps of the forecasts and of their attention weights."""
+        rows = {"cross": np.s_[..., :T, :], "decoder_self": np.s_[..., :T, :T]}
+        maps = {kind: weights[rows.get(kind, ...)] for kind, weights in self.maps.items()}
+        return FreeRunningForecast(self.values[:, :T], maps, self.meaning)
+
     def attention_arrays(self, part: Sequences, *, steps_real: bool) -> dict[str, NDArray[Any]]:
         """Return the arrays of an attention file.
 

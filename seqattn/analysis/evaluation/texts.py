@@ -87,15 +87,11 @@ def translate(
     """
     spec = trained.spec
     source, target = spec.tokens
-    longest = trained.model.max_length or LONGEST_OUTPUT * spec.target_length
-    steps = steps or min(LONGEST_OUTPUT * spec.target_length, longest)
+    steps = steps or longest_output(trained)
     rest, first, unknown = iter(lines), 1, Counter[str]()
     targets = None if forced is None else iter(forced)
     while chunk := list(islice(rest, at_once)):
-        sources = [source.split(line.rstrip("\r\n")) for line in chunk]
-        if [] in sources:
-            empty = first + sources.index([])
-            raise DataError(f"{name}, line {empty}: is empty. Leave empty lines out.")
+        sources = _split_lines(source, chunk, name, first)
         unknown.update(_unknown_symbols(source, sources))
         given = None
         if targets is not None:
@@ -109,6 +105,52 @@ def translate(
         first += len(chunk)
     if targets is not None:
         _check_count(name, first - 1, first - 1 + len(list(targets)))
+    _note_unknown(unknown, name, note)
+
+
+def longest_output(trained: LoadedModel) -> int:
+    """Return the maximum number of symbols of an output: twice the length of the longest target of
+    the training, or the number of positions that the model has learned."""
+    longest = LONGEST_OUTPUT * trained.spec.target_length
+    return min(longest, trained.model.max_length or longest)
+
+
+def read_sources(
+    trained: LoadedModel, lines: Iterable[str], name: str, note: Callable[[str], None]
+) -> Sequences:
+    """Return lines of text as sources without targets.
+
+    Args:
+        trained: the model, whose source and target are symbols.
+        lines: the sources.
+        name: the name of the source of the lines in messages.
+        note: a function that receives messages for the user.
+
+    Raises:
+        DataError: if there is no line, or if a line has no symbol.
+    """
+    source, target = trained.spec.tokens
+    sources = _split_lines(source, lines, name, 1)
+    if not sources:
+        raise DataError(f"{name}: has no lines.")
+    _note_unknown(Counter(_unknown_symbols(source, sources)), name, note)
+    return _part_of(sources, None, source, target, 1)
+
+
+def _split_lines(space: Tokens, lines: Iterable[str], name: str, first: int) -> list[list[str]]:
+    """Return the symbols of lines, of which the first has the number `first`.
+
+    Raises:
+        DataError: if a line has no symbol.
+    """
+    found = [space.split(line.rstrip("\r\n")) for line in lines]
+    if [] in found:
+        empty = first + found.index([])
+        raise DataError(f"{name}, line {empty}: is empty. Leave empty lines out.")
+    return found
+
+
+def _note_unknown(unknown: Counter[str], name: str, note: Callable[[str], None]) -> None:
     if unknown:
         shown = ", ".join(map(repr, list(unknown)[:5])) + (", ..." if len(unknown) > 5 else "")
         note(f"{name}: {counted(unknown.total(), 'symbol')} unknown to the model: {shown}.")

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from seqattn.analysis.evaluation import ForecastOverride
 from seqattn.analysis.evaluation.frames import FrameReader
+from seqattn.analysis.evaluation.texts import read_sources
 from seqattn.config import Config, Override
 from seqattn.data import Sequences
 from seqattn.data.frames import frame_kind
@@ -101,15 +102,28 @@ def as_integer(number: Any, name: str) -> int:
 
 
 def is_single_sequence(source: Any) -> bool:
-    """Return whether a source is a single sequence: an array (S, F)."""
-    return frame_kind(source) is None and np.ndim(source) == 2
+    """Return whether a source is a single sequence: an array (S, F), or a text."""
+    return isinstance(source, str) or (frame_kind(source) is None and np.ndim(source) == 2)
+
+
+def as_texts(source: Any) -> list[str]:
+    """Return a text, or several texts, as a list.
+
+    Raises:
+        UsageError: if the source is something else.
+    """
+    texts = [source] if isinstance(source, str) else source
+    found: list[Any] = list(texts) if isinstance(texts, Iterable) else [None]
+    if not all(isinstance(one, str) for one in found):
+        raise UsageError("source: the model reads text. Give a string, or a list of strings.")
+    return found
 
 
 def source_sequences(
     source: Any, trained: LoadedModel, message: Callable[[str], None],
     observed: ArrayLike | None = None,
 ) -> Sequences:  # fmt: skip
-    """Convert an array (N, S, F) or (S, F), or a DataFrame, to sequences without targets.
+    """Convert an array (N, S, F) or (S, F), a DataFrame, or texts to sequences without targets.
 
     An array has no times, so the interpolation of missing cells assumes that steps are evenly
     spaced.
@@ -126,14 +140,18 @@ def source_sequences(
         DataError: if the values are not numbers, if a shape is wrong, if the source contains
             infinity, or if a cell of a sequence is missing although `data.missing` does not fill
             such cells, or although no other cell of the feature was observed.
-        UsageError: if `observed` is given for a DataFrame.
+        UsageError: if `observed` is given for a DataFrame or texts, or if a model of symbols gets
+            something else than texts.
     """
+    if trained.spec.source.symbols:
+        if observed is not None:
+            raise UsageError("observed: a text has no missing cells; leave it out.")
+        return read_sources(trained, as_texts(source), "source", message)
     if frame_kind(source) is not None:
         if observed is not None:
             raise UsageError("observed: a DataFrame marks missing cells itself; leave it out.")
         return FrameReader.of(trained, source, message).read_sources()
     spec = trained.spec
-    _ = spec.vectors  # raises a UsageError for a model of symbols
     values, known = _read_array(source, observed, spec.source_features)
     N, S, _ = values.shape
     is_number = np.isfinite(values)

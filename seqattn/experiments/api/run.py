@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from seqattn.analysis.evaluation import (
 )
 from seqattn.analysis.evaluation.frames import FrameReader, forecast_columns
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
+from seqattn.analysis.evaluation.texts import TextOutput, longest_output, translate
 from seqattn.config import Config
 from seqattn.data import Sequences, Splits
 from seqattn.data.writing import forecast_arrays
@@ -30,14 +31,16 @@ from seqattn.experiments.api.arguments import (
     DataFrame,
     OverrideArgument,
     as_integer,
+    as_texts,
     check_count,
     is_single_sequence,
     source_sequences,
     warn,
 )
 from seqattn.experiments.api.formats import ArrayLibrary, LabelledWeights, Library, label_weights
+from seqattn.models.decoding import Decoding
 from seqattn.runs import EpochRecord, RunFolder
-from seqattn.runs.array_files import PER_SEQUENCE, sequence_titles
+from seqattn.runs.array_files import select_sequences, sequence_titles
 from seqattn.training import LoadedModel
 
 if TYPE_CHECKING:
@@ -111,10 +114,30 @@ class Run:
         """
         return load_splits(self.trained)
 
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a text is also ArrayLike
+        self, source: str, steps: int | None = None, *,
+        attention_override: OverrideArgument = None) -> str: ...  # fmt: skip
+
+    @overload
+    def predict(
+        self, source: list[str], steps: int | None = None, *,
+        attention_override: OverrideArgument = None) -> list[str]: ...  # fmt: skip
+
+    @overload
     def predict(
         self, source: ArrayLike | DataFrame, steps: int | None = None, *,
         observed: ArrayLike | None = None,
-        attention_override: OverrideArgument = None) -> NDArray[np.float64]:  # fmt: skip
+        attention_override: OverrideArgument = None) -> NDArray[np.float64]: ...  # fmt: skip
+
+    def predict(
+        self,
+        source: Any,
+        steps: int | None = None,
+        *,
+        observed: ArrayLike | None = None,
+        attention_override: OverrideArgument = None,
+    ) -> NDArray[np.float64] | str | list[str]:
         """Compute a free-running forecast of the steps after each source.
 
         Args:
@@ -122,8 +145,9 @@ class Run:
                 or masked elements at the end of shorter sequences. If the run was trained with
                 `data.missing: interpolate`, NaN before the end of a sequence is an empty cell. A
                 DataFrame is read in the same way as `seqattn predict --input` reads a file with the
-                same content.
-            steps: number of steps T; None for the length of the longest training target.
+                same content. For a model of symbols, a text or a list of texts.
+            steps: number of steps T; None for the length of the longest training target. For
+                symbols, the maximum number of symbols; None for twice this length.
             observed: booleans of the shape of the array, False at cells that are missing or whose
                 value was filled, such as `source_observed` of `predictions.npz`; None if every
                 number in the array was observed. Needs `data.missing: interpolate`.
@@ -131,7 +155,8 @@ class Run:
 
         Returns:
             array (N, T, F), or (T, F) for one sequence, in the units of the data. For a DataFrame,
-            the array is (N, T, F), and the series are in the order of their first rows.
+            the array is (N, T, F), and the series are in the order of their first rows. For texts,
+            the outputs as texts; `translate` returns more about them.
 
         Raises:
             DataError: if a shape is wrong, if a value inside a sequence is infinite, or missing and
@@ -141,7 +166,36 @@ class Run:
                 model or a sequence, or if `observed` is given for a DataFrame.
         """
         result, _ = self._forecast(source, steps, observed, attention_override)
-        return result.values[0] if is_single_sequence(source) else result.values
+        if not self.trained.spec.target.symbols:
+            return result.values[0] if is_single_sequence(source) else result.values
+        texts = [self.trained.spec.target.text(one) for one in result.values]
+        return texts[0] if isinstance(source, str) else texts
+
+    def translate(
+        self, source: str | Iterable[str], *, beam: int = 1, length_penalty: float = 0.6,
+        n_best: int = 1, temperature: float | None = None, sampling_seed: int = 0,
+        steps: int | None = None, forced: Iterable[str] | None = None,
+    ) -> list[TextOutput]:  # fmt: skip
+        """Compute the outputs of a model of symbols for texts, with their scores and attention.
+
+        Args:
+            source: a text, or several texts.
+            beam, length_penalty, n_best, temperature, sampling_seed: how outputs are found; see
+                `seqattn predict`. With `n_best`, each text has several outputs, the best first.
+            steps: maximum number of symbols of an output; None for twice the length of the longest
+                training target.
+            forced: the output of each text, which the decoder then reads; None to find outputs.
+
+        Raises:
+            DataError: if a text has no symbol, or if there are not as many forced outputs as texts.
+            UsageError: if the run was not trained on symbols, or if the arguments contradict each
+                other.
+        """
+        decoding = Decoding(beam, length_penalty, n_best, temperature, sampling_seed)
+        return list(translate(
+            self.trained, as_texts(source), check_count(steps, "steps"), warn, decoding=decoding,
+            forced=forced, with_attention=True, name="source",
+        ))  # fmt: skip
 
     def predict_frame(self, source: DataFrame, steps: int | None = None) -> DataFrame:
         """Compute a free-running forecast of the steps after each series in a DataFrame.
@@ -251,18 +305,18 @@ class Run:
 
     def plot_attention(
         self,
-        example: int | Sequence[int] = 0,
+        example: int | Sequence[int] | str | Sequence[str] = 0,
         *,
         kind: str = "cross",
         layer: int | None = None,
         head: int | None = None,
     ) -> Figure:
-        """Plot the attention weights of test sequences.
+        """Plot the attention weights of test sequences, or of a model of symbols for texts.
 
         Each row of a heatmap is a step that attends, and each column is a step that is attended to.
 
         Args:
-            example: index of a test sequence, or several indices.
+            example: index of a test sequence, or several indices; or a text, or several texts.
             kind: "cross", "encoder_self" or "decoder_self".
             layer: index of a layer; None for all layers.
             head: index of a head; None for all heads.
@@ -275,21 +329,26 @@ class Run:
         from seqattn.plots import run_pictures
 
         self._check_attention()
-        if self._has_stored_results:
-            stored = self.folder.read_attention()
-            titles = sequence_titles(self.folder.read_predictions())
-            indices = _as_indices(example, len(titles))
-            weights = {
-                name: array[indices] if name in PER_SEQUENCE else array
-                for name, array in stored.items()
-            }
+        several: Any = example if isinstance(example, Sequence) else [example]
+        if isinstance(example, str) or (len(several) and isinstance(several[0], str)):
+            result, part = self._forecast(example, None, None, None, with_attention=True)
+            arrays = forecast_arrays(part, result.values, with_target=False)
+            weights = {**arrays, **result.attention_arrays(part, steps_real=False)}
+            titles = sequence_titles(arrays, "sequence")
+        elif self._has_stored_results:
+            predictions = self.folder.read_predictions()
+            indices = _as_indices(example, len(predictions["ids"]))
+            weights = select_sequences({**predictions, **self.folder.read_attention()}, indices)
+            titles = sequence_titles(weights)
         else:
-            part = self.data.test
-            titles = sequence_titles({"ids": np.array(part.ids), "labels": np.array(part.labels)})
-            indices = _as_indices(example, len(titles))
-            weights = self._compute_attention(part.select(np.array(indices)))
+            test = self.data.test
+            part = test.select(np.array(_as_indices(example, len(test)), dtype=np.int64))
+            result = free_run(self.trained.model, part, part.target_steps)
+            arrays = forecast_arrays(part, result.values, with_target=True)
+            weights = {**arrays, **result.attention_arrays(part, steps_real=True)}
+            titles = sequence_titles(arrays)
         return run_pictures.attention_picture(
-            weights, [titles[k] for k in indices], len(indices), kind=kind, layer=layer, head=head
+            weights, titles, len(titles), kind=kind, layer=layer, head=head
         )[0]
 
     def plot_loss(self) -> Figure:
@@ -381,7 +440,8 @@ class Run:
     ) -> tuple[FreeRunningForecast, Sequences]:  # fmt: skip
         """Forecast the steps after each source. Return also the sources as sequences."""
         spec = self.trained.spec
-        steps = check_count(steps, "steps") or spec.target_length
+        longest = longest_output(self.trained) if spec.target.symbols else spec.target_length
+        steps = check_count(steps, "steps") or longest
         override = None if attention_override is None else as_override(attention_override)
         if override:
             self._check_attention()
@@ -389,7 +449,9 @@ class Run:
         result = free_run(
             self.trained.model, sequences, steps, override, with_attention=with_attention,
         )  # fmt: skip
-        spec.note_lengths(sequences.source_lengths, steps, warn)
+        lengths = spec.target.forecast_lengths(result.values, np.full(len(sequences), steps))
+        result = result.first_steps(int(lengths.max(initial=1)))
+        spec.note_lengths(sequences.source_lengths, lengths, warn)
         return result, sequences
 
     @property
@@ -434,7 +496,7 @@ def path_in_repr(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _as_indices(example: int | Sequence[int], count: int) -> list[int]:
+def _as_indices(example: Any, count: int) -> list[int]:
     """Check the indices of test sequences, and return them as a list."""
     indices = [as_integer(k, "example") for k in np.atleast_1d(np.asarray(example, dtype=object))]
     if not indices:
