@@ -272,6 +272,15 @@ class Space(ABC):
         another data set."""
 
     @abstractmethod
+    def needed_by_weights(self, side: str) -> dict[str, Any]:
+        """Return what the space of another data set must have in common with this one if weights
+        that were trained in this space are to be used there, by config key or in words.
+
+        Args:
+            side: "source" or "target".
+        """
+
+    @abstractmethod
     def encode(
         self, values: NDArray[Any], keep: NDArray[np.bool_], per_sequence: Scaler, like: DTypeLike
     ) -> NDArray[Any]:
@@ -356,6 +365,12 @@ class Vectors(Space):
     def fitted_as(self, other: Space) -> Vectors:
         assert isinstance(other, Vectors)
         return replace(self, scaling=other.scaling)
+
+    def needed_by_weights(self, side: str) -> dict[str, Any]:
+        return {
+            "data.relative": self.scaling.relative,
+            "data.normalize: instance": self.scaling.instance,
+        }
 
     def encode(
         self, values: NDArray[Any], keep: NDArray[np.bool_], per_sequence: Scaler, like: DTypeLike

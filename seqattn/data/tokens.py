@@ -14,6 +14,7 @@ either side, and K the number of links.
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,6 +106,13 @@ class Tokens(Space):
     def fitted_as(self, other: Space) -> Tokens:
         assert isinstance(other, Tokens)
         return other
+
+    def needed_by_weights(self, side: str) -> dict[str, Any]:
+        digest = hashlib.sha256("\n".join(self.symbols).encode()).hexdigest()
+        return {
+            f"data.{side}.unit": self.unit,
+            f"the vocabulary of the {side}": f"{len(self.symbols)} symbols, SHA-256 {digest[:12]}",
+        }
 
     def encode(
         self, values: NDArray[Any], keep: NDArray[np.bool_], per_sequence: Scaler, like: DTypeLike

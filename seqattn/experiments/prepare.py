@@ -330,7 +330,6 @@ def _read_source(path: Path) -> StartingPoint:
 def _check_fits(start: StartingPoint, job: Job) -> None:
     """Check that a job has the model, the features, the units and the kind of scaling of its
     starting point. The error lists all differences."""
-    (source, _), (own, _) = start.spec.vectors, job.spec.vectors
     pairs: dict[str, tuple[Any, Any]] = {
         key: values
         for key, values in config_differences(start.config, job.config).items()
@@ -343,9 +342,10 @@ def _check_fits(start: StartingPoint, job: Job) -> None:
             str(getattr(start.config.data, "scaling", "none")),
             str(getattr(job.config.data, "scaling", "none")),
         ),
-        "data.relative": (source.scaling.relative, own.scaling.relative),
-        "data.normalize: instance": (source.scaling.instance, own.scaling.instance),
     }
+    for side in ("source", "target"):
+        old, new = (getattr(spec, side).needed_by_weights(side) for spec in (start.spec, job.spec))
+        pairs |= {key: (old.get(key), new.get(key)) for key in {**old, **new}}
     units = job.spec.units
     pairs |= {f"data.units.{name}": (unit, units[name])
               for name, unit in start.spec.units.items() if name in units}  # fmt: skip
@@ -356,8 +356,8 @@ def _check_fits(start: StartingPoint, job: Job) -> None:
     ]
     if lines:
         raise ConfigError(
-            f"training.start_from: this run needs the model, the features and the scaling of"
-            f" {start.run}. Give these values:",
+            f"training.start_from: this run needs the model, the features, the scaling and the"
+            f" vocabularies of {start.run}. Give these values:",
             lines,
         )
     fill_model(job.new_model(), start.weights, Path(start.run))

@@ -168,6 +168,23 @@ def test_links_follow_selected_sequences() -> None:
     assert found["links"].tolist() == [[0, 0, 3, 0], [0, 1, 1, 1], [2, 1, 1, 1]]
 
 
+def test_training_starts_from_the_weights_of_a_run(run: RunFolder, seqattn: Command) -> None:
+    start = f"training.start_from={run.path}"
+    sets = [*OPTIONS, "--set", "training.epochs=1", "--set", "training.learning_rate=1e-9"]
+    done = seqattn("train", "grammar", "--name", "more", *sets, "--set", start, "--quiet")
+    assert done.code == 0, done.err
+    found, before = (RunFolder(path).read_summary()["measures"]
+                     for path in (run.path.parent / "more", run.path))  # fmt: skip
+    assert found == pytest.approx(before, rel=1e-3)
+    Path("pairs.tsv").write_text("".join(f"the dog {k}\twa {k}\n" for k in range(40)))
+    data = f"data={{kind: text, path: {Path.cwd() / 'pairs.tsv'}}}"
+    done = seqattn(
+        "train", "grammar", "--name", "other", *OPTIONS[6:], "--set", data, "--set", start
+    )
+    assert done.code == 2
+    assert "the vocabulary of the source" in done.err
+
+
 def test_the_doctor_compares_errors_of_symbols(run: RunFolder, seqattn: Command) -> None:
     done = seqattn("doctor", run.path, "--json")
     assert done.code == 0, done.err
