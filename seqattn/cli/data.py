@@ -351,28 +351,30 @@ def sample(
 
     The command also prints the `data:` section of a config that reads this file.
     """
-    from seqattn.config import Lag, OwnFile, Polygons, Squares, as_value, resolve
+    from seqattn.config import Lag, OwnFile, Polygons, Squares, Text, as_value, resolve
     from seqattn.data import load_data
     from seqattn.data.files import file_format
-    from seqattn.data.writing import write_sequences
+    from seqattn.data.writing import write_pairs, write_sequences
     from seqattn.runs.storage import check_outputs, write_output
 
     check_outputs({"--output": output}, {"CONFIG": config})
     task = resolve(config, overrides or []).config.data
-    if isinstance(task, OwnFile):
+    if isinstance(task, OwnFile | Text):
         raise UsageError(f"{config}: its sequences are in a file already ({task.path}).")
     try:
         form = file_format(output)
     except DataError as error:
         raise UsageError(str(error)) from None
     sequences = getattr(load_data(task), part)
-    if sequences.source_space.symbols:
-        raise UsageError(
-            f"{config}: its sequences are symbols; only sequences of vectors can be written."
-        )
-    is_continuation = isinstance(task, Squares | Polygons | Lag)
-    content, cut = write_sequences(sequences, form, wide=wide, is_continuation=is_continuation)
+    if kind := "text" if sequences.source_space.symbols else "":
+        if form != "tsv" or wide:
+            raise UsageError(f"{config}: its sequences are symbols, which a .tsv file contains.")
+        content, keys = write_pairs(sequences)
+    else:
+        is_continuation = isinstance(task, Squares | Polygons | Lag)
+        content, keys = write_sequences(sequences, form, wide=wide, is_continuation=is_continuation)
     write_output(output, content)
     note(f"Wrote {counted(len(sequences), 'sequence')} to {output}. To train on it:")
     with ignore_closed_pipe():
-        show(f"data:\n  kind: file\n  path: {as_value(str(output))}\n{cut}".rstrip("\n"))
+        path = as_value(str(output))
+        show(f"data:\n  kind: {kind or 'file'}\n  path: {path}\n{keys}".rstrip("\n"))

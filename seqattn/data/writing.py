@@ -13,11 +13,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from seqattn.config import Text
 from seqattn.data.chunk import MAX_LINE_BYTES, first_line
 from seqattn.data.reading import Reading
 from seqattn.data.sequences import Floats, Sequences, valid_mask
 from seqattn.data.spacing import Frequency, Spacing
 from seqattn.data.tables.connection import literal, path_of, sql_call, unnamed_file
+from seqattn.data.tokens import Tokens
 from seqattn.errors import DataError, UsageError, install_command
 
 TEXT_FORMATS = ("csv", "tsv")
@@ -496,6 +498,32 @@ def write_sequences(
         np.save(buffer, _stack_padded(paths), allow_pickle=False)
         return buffer.getvalue(), section
     return _write_table(part.ids, paths, columns, form, wide=wide), section
+
+
+def write_pairs(part: Sequences) -> tuple[bytes, str]:
+    """Convert sequences of symbols to the content of a TSV file with a line for each pair of source
+    and target, with a third column of links if they are known.
+
+    Returns:
+        the content of the file, and the keys that a `data:` section needs for reading the file.
+    """
+    columns, keys = ["source", "target"], ""
+    for side, space in zip(columns, (part.source_space, part.target_space), strict=True):
+        unit = "character" if isinstance(space, Tokens) and space.unit == "character" else "word"
+        keys += f"  {side}: {{unit: {unit}}}\n"
+    longest = max(part.source_steps, part.target_steps)
+    keys += f"  max_length: {longest}\n" * (longest > Text.model_fields["max_length"].default)
+    rows = [
+        [part.source_space.text(source[:n]), part.target_space.text(target)]
+        for source, n, target in zip(part.source, part.source_lengths, part.target, strict=True)
+    ]
+    if part.links is not None:
+        columns, keys = [*columns, "links"], f"{keys}  alignment: links\n"
+        for row, of_row in zip(rows, part.links, strict=True):
+            links = zip(*(one.tolist() for one in of_row), strict=True)
+            row.append(" ".join(f"{s}{'-' if sure else 'p'}{t}" for t, s, sure in links))
+    lines = "".join("\t".join(row) + "\n" for row in [columns, *rows])
+    return lines.encode(), keys
 
 
 def _cut_section(part: Sequences) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 import seqattn as seqattn_package
 from seqattn.config import resolve
-from seqattn.data import Sequences
+from seqattn.config.shipped_configs import find_config
+from seqattn.data import Sequences, load_data
 from seqattn.data.measures import (
     BIGRAMS,
     COPY,
@@ -183,6 +184,35 @@ def test_training_starts_from_the_weights_of_a_run(run: RunFolder, seqattn: Comm
     )
     assert done.code == 2
     assert "the vocabulary of the source" in done.err
+
+
+@pytest.mark.parametrize("task", ["dates", "numbers", "grammar"])
+def test_a_written_task_is_read_with_its_links(
+    task: str, seqattn: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = seqattn("data", "sample", task, "--output", "pairs.tsv", "--set", "data.n_train=300")
+    assert done.code == 0, done.err
+    Path("c.yaml").write_text(f"name: c\n{done.out}\n")
+    read = load_data(resolve(Path("c.yaml"), []).config.data)
+    made = load_data(resolve(find_config(Path(task)), ["data.n_train=300"]).config.data).train
+    known = dict(pairs_with_links(made))
+    found = [
+        one for part in (read.train, read.validation, read.test) for one in pairs_with_links(part)
+    ]
+    assert len(found) == 300
+    assert all(known[texts] == links for texts, links in found)
+    refused = seqattn("data", "sample", task, "--output", "pairs.csv")
+    assert refused.code == 2
+    assert "which a .tsv file contains" in refused.err
+
+
+def pairs_with_links(part: Sequences) -> Iterator[tuple[tuple[str, str], set[tuple[int, ...]]]]:
+    assert part.links is not None
+    rows = zip(part.source, part.source_lengths, part.target, part.links, strict=True)
+    for source, n, target, links in rows:
+        texts = part.source_space.text(source[:n]), part.target_space.text(target)
+        yield texts, {tuple(map(int, one)) for one in zip(*links, strict=True)}
 
 
 def test_the_doctor_compares_errors_of_symbols(run: RunFolder, seqattn: Command) -> None:
