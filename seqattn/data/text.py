@@ -36,9 +36,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import UNKNOWN_PATH, Text, TextSide
+from seqattn.config.data import LINKS_OF_WORDS
 from seqattn.data.files import check_file
 from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.spec import Splits
+from seqattn.data.subwords import DEFAULT_SIZE, learn_subwords, mark_word, split_word
 from seqattn.data.tokens import END, SPECIAL, UNKNOWN, Links, Tokens
 from seqattn.data.windows import RowRanges, WindowNames, Windows
 from seqattn.errors import DataError, counted
@@ -371,8 +373,14 @@ class _Side:
     number_of: _NumberOf = field(default_factory=lambda: _NumberOf(dict.fromkeys(SPECIAL, UNKNOWN)))
 
     @property
-    def space(self) -> Tokens:
-        return Tokens(SPECIAL, self.config.unit, self.config.lowercase)
+    def has_subwords(self) -> bool:
+        """Whether the symbols are marked words while they are read, and subwords afterwards."""
+        return self.config.unit == "bpe"
+
+    def split(self, text: str) -> list[str]:
+        unit = "word" if self.config.unit == "bpe" else self.config.unit
+        symbols = Tokens(SPECIAL, unit, self.config.lowercase).split(text)
+        return list(map(mark_word, symbols)) if self.has_subwords else symbols
 
     def add(self, symbols: Sequence[str], *, ends: bool) -> None:
         self.numbers.extend(map(self.number_of.__getitem__, symbols))
@@ -398,6 +406,11 @@ class _Pairs:
     part: array[int] = field(default_factory=lambda: array("b"))
     links: list[list[tuple[int, int, bool]]] = field(default_factory=list)
     left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def leave_out(self, reason: str, place: str, count: int = 1) -> None:
+        """Count pairs that are left out. `place` is the place of the first of them."""
+        before, first = self.left_out.get(reason, (0, place))
+        self.left_out[reason] = before + count, first
 
 
 def has_control(text: str) -> bool:
@@ -441,26 +454,30 @@ def _links_of(pair: Pair, source: int, target: int) -> list[tuple[int, int, bool
 
 
 def _read(config: Text, notes: list[str]) -> _Pairs:
-    """Read all pairs of all paths of the config."""
+    """Read all pairs of all paths of the config.
+
+    Raises:
+        DataError: if a file cannot be read as the config says, or has links of subwords.
+    """
     found = _Pairs(_Side(config.source), _Side(config.target))
-    spaces = found.source.space, found.target.space
     paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
     has_links = config.alignment is not None or any(len(parts_of_path(path)) == 3 for path in paths)
+    if has_links and (found.source.has_subwords or found.target.has_subwords):
+        raise DataError(f"{config.path}: {LINKS_OF_WORDS}.")
     for part, path in enumerate((config.path, config.validation_path, config.test_path)):
         if path is None:
             continue
         for pair in read_pairs(config, path, notes):
-            source, target = spaces[0].split(pair.source), spaces[1].split(pair.target)
+            source, target = found.source.split(pair.source), found.target.split(pair.target)
             reason = ""
             if not (source and target):
                 reason = "an empty side"
             elif max(len(source), len(target)) > config.max_length:
-                reason = f"more than {config.max_length} symbols (data.max_length)"
+                reason = _too_long(config)
             elif has_control(pair.source) or has_control(pair.target):
                 reason = "a control character"
             if reason:
-                count, first = found.left_out.get(reason, (0, pair.place))
-                found.left_out[reason] = count + 1, first
+                found.leave_out(reason, pair.place)
                 continue
             found.source.add(source, ends=False)
             found.target.add(target, ends=True)
@@ -488,16 +505,12 @@ def load_texts(config: Text) -> Splits:
     part = np.frombuffer(pairs.part, dtype=np.int8)
     if config.validation_path is None:
         part = _split(config, np.frombuffer(pairs.keys, dtype=np.uint64))
-    places = [np.flatnonzero(part == k) for k in range(3)]
-    for name, chosen in zip(PARTS, places, strict=True):
-        if len(chosen) == 0:
-            raise DataError(
-                f"{config.path}: the {name} part has no pairs. Give more pairs, or set"
-                " data.split.validation and data.split.test."
-            )
+    _check_parts(config, part)
     sides = [_finish(pairs.source, part), _finish(pairs.target, part)]
+    part = _leave_out_long(config, pairs, sides, part)
+    places = [np.flatnonzero(part == k) for k in range(3)]
     hashes = np.frombuffer(pairs.hashes, dtype=np.int64)
-    again = int(np.isin(hashes[part != 0], hashes[part == 0]).sum())
+    again = int(np.isin(hashes[part > 0], hashes[part == 0]).sum())
     ids = _Numbers(pairs.lines if config.test_path is None else range(1, len(pairs.lines) + 1))
     train, validation, test = (_part(sides, ids, chosen, pairs.links) for chosen in places)
     notes = [*_size_notes(pairs, places), *notes, *_unknown_notes(sides)]
@@ -516,6 +529,43 @@ def load_texts(config: Text) -> Splits:
     return Splits(
         train, validation, test, notes=tuple(notes), digests=tuple(digests), fitted_on=fitted_on
     )
+
+
+def _check_parts(config: Text, part: NDArray[np.int8]) -> None:
+    """Check that each part has a pair.
+
+    Raises:
+        DataError: if a part has none.
+    """
+    for k, name in enumerate(PARTS):
+        if not (part == k).any():
+            raise DataError(
+                f"{config.path}: the {name} part has no pairs. Give more pairs, or set"
+                " data.split.validation and data.split.test."
+            )
+
+
+def _too_long(config: Text) -> str:
+    return f"more than {config.max_length} symbols (data.max_length)"
+
+
+def _leave_out_long(
+    config: Text, pairs: _Pairs, sides: Sequence[_Finished], part: NDArray[np.int8]
+) -> NDArray[np.int8]:
+    """Return the part (N,) of each pair, with -1 for pairs whose words are few enough, but whose
+    subwords are more than `max_length`.
+
+    Raises:
+        DataError: if no pair of a part is left.
+    """
+    is_long = np.maximum(sides[0].lengths, sides[1].lengths - 1) > config.max_length
+    if not is_long.any():
+        return part
+    place = f"{config.path}, line {pairs.lines[int(is_long.argmax())]}"
+    pairs.leave_out(_too_long(config), place, int(is_long.sum()))
+    part = np.where(is_long, np.int8(-1), part)
+    _check_parts(config, part)
+    return part
 
 
 def _digest(files: Sequence[Path]) -> str:
@@ -582,28 +632,84 @@ def _finish(side: _Side, part: NDArray[np.int8]) -> _Finished:
     starts = np.cumsum(lengths) - lengths
     blocks = [slice(first, first + BLOCK_PAIRS) for first in range(0, len(part), BLOCK_PAIRS)]
     bounds = [slice(starts[one][0], starts[one][-1] + lengths[one][-1]) for one in blocks]
-    symbols, config = list(side.number_of), side.config
-    counts = np.zeros(len(symbols), dtype=np.int64)
+    counts = np.zeros(len(side.number_of), dtype=np.int64)
     for one, bound in zip(blocks, bounds, strict=True):
         in_train = np.repeat(part[one] == 0, lengths[one])
-        counts += np.bincount(raw[bound][in_train], minlength=len(symbols))
-    space = Tokens.of_counts(
-        dict(zip(symbols, counts.tolist(), strict=True)), config.unit, lowercase=config.lowercase,
-        min_count=config.min_count, max_size=config.max_size,
+        counts += np.bincount(raw[bound][in_train], minlength=len(counts))
+    space = _vocabulary(side, counts)
+    known = _known_symbols(side, space)
+    new_lengths = np.concatenate(
+        [np.add.reduceat(known.sizes[raw[bound]], starts[one] - bound.start)
+         for one, bound in zip(blocks, bounds, strict=True)]
     )  # fmt: skip
-    # Reserved symbols keep their numbers: `END` follows each target, and words that are written
-    # like a reserved symbol have been read as unknown.
-    known = [space.number_of.get(symbol, UNKNOWN) for symbol in symbols]
-    table = np.array(known, np.min_scalar_type(len(space.symbols)))
-    values = np.empty_like(table, shape=len(raw))
+    new_starts = np.cumsum(new_lengths) - new_lengths
+    values = np.empty_like(known.numbers, shape=int(new_lengths.sum()))
     unknown = np.zeros(3)
     for one, bound in zip(blocks, bounds, strict=True):
-        values[bound] = table[raw[bound]]
-        part_of = np.repeat(part[one], lengths[one])
-        unknown += np.bincount(part_of[values[bound] == UNKNOWN], minlength=3)
-    unknown /= np.bincount(part, weights=lengths, minlength=3)
+        found = known.translate(raw[bound])
+        values[new_starts[one][0] :][: len(found)] = found
+        part_of = np.repeat(part[one], new_lengths[one])
+        unknown += np.bincount(part_of[found == UNKNOWN], minlength=3)
+    unknown /= np.bincount(part, weights=new_lengths, minlength=3)
     side.numbers = array("i")
-    return _Finished(space, values[:, None], starts, lengths, tuple(unknown.tolist()))
+    return _Finished(space, values[:, None], new_starts, new_lengths, tuple(unknown.tolist()))
+
+
+def _vocabulary(side: _Side, counts: Integers) -> Tokens:
+    """Return the space of a side.
+
+    Args:
+        side: the side, whose symbols have been read.
+        counts: how often each symbol occurs in the training part.
+    """
+    config = side.config
+    count_of = dict(zip(side.number_of, counts.tolist(), strict=True))
+    if not side.has_subwords:
+        return Tokens.of_counts(
+            count_of, config.unit, lowercase=config.lowercase, min_count=config.min_count,
+            max_size=config.max_size,
+        )  # fmt: skip
+    words = {word: n for word, n in count_of.items() if n and word not in SPECIAL}
+    found = learn_subwords(words, config.max_size or DEFAULT_SIZE, config.min_count)
+    kept = (one for one in found if one not in SPECIAL)
+    return Tokens((*SPECIAL, *kept), config.unit, config.lowercase)
+
+
+class _KnownSymbols(NamedTuple):
+    """The numbers in the vocabulary of each of K symbols that were read: one number of a character
+    or word, and the numbers of all subwords of a word.
+
+    Attributes:
+        numbers: the numbers of all symbols, one symbol after the other.
+        starts: (K,) of the numbers of each symbol in `numbers`.
+        sizes: (K,) how many numbers each symbol has.
+    """
+
+    numbers: NDArray[np.integer]
+    starts: Integers
+    sizes: Integers
+
+    def translate(self, raw: NDArray[np.int32]) -> NDArray[np.integer]:
+        """Return the numbers in the vocabulary of symbols that were read, one after the other."""
+        sizes = self.sizes[raw]
+        ends = np.cumsum(sizes)
+        shift = self.starts[raw] - (ends - sizes)
+        found: NDArray[np.integer] = self.numbers[np.repeat(shift, sizes) + np.arange(ends[-1])]
+        return found
+
+
+def _known_symbols(side: _Side, space: Tokens) -> _KnownSymbols:
+    """Return the numbers in a vocabulary of the symbols of a side."""
+    # Reserved symbols keep their numbers: `END` follows each target, and words that are written
+    # like a reserved symbol have been read as unknown.
+    numbers, sizes = array("i", range(len(SPECIAL))), array("q", [1] * len(SPECIAL))
+    for symbol in list(side.number_of)[len(SPECIAL) :]:
+        parts = split_word(symbol, space.rank) if side.has_subwords else [symbol]
+        numbers.extend(space.number_of.get(part, UNKNOWN) for part in parts)
+        sizes.append(len(parts))
+    size_of = np.frombuffer(sizes, dtype=np.int64)
+    dtype = np.min_scalar_type(len(space.symbols))
+    return _KnownSymbols(np.array(numbers, dtype=dtype), np.cumsum(size_of) - size_of, size_of)
 
 
 class _Numbers(collections.abc.Sequence[str]):
@@ -659,5 +765,6 @@ def _unknown_notes(sides: Sequence[_Finished]) -> list[str]:
     for side, word in zip(sides, ("source", "target"), strict=True):
         shares = (f"{one:.2%} in {name}" for one, name in zip(side.unknown, PARTS, strict=True))
         size = len(side.space.symbols) - len(SPECIAL)
-        notes.append(f"{word}: {size:,} {side.space.unit}s; unknown: {', '.join(shares)}")
+        unit = "subword" if side.space.unit == "bpe" else side.space.unit
+        notes.append(f"{word}: {size:,} {unit}s; unknown: {', '.join(shares)}")
     return notes
