@@ -35,13 +35,14 @@ from typing import Any, BinaryIO, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.config import UNKNOWN_PATH, Text, TextSide
+from seqattn.config import UNKNOWN_PATH, Text
 from seqattn.config.data import LINKS_OF_WORDS
 from seqattn.data.files import check_file
 from seqattn.data.sequences import Integers, Sequences
+from seqattn.data.spaces import Space
 from seqattn.data.spec import Splits
-from seqattn.data.subwords import DEFAULT_SIZE, learn_subwords, mark_word, split_word
-from seqattn.data.tokens import END, SPECIAL, UNKNOWN, Links, Tokens
+from seqattn.data.text_sides import FinishedSide, ReadSide, finish_side
+from seqattn.data.tokens import SPECIAL, Links
 from seqattn.data.windows import RowRanges, WindowNames, Windows
 from seqattn.errors import DataError, counted
 from seqattn.rng import rng_for
@@ -53,8 +54,6 @@ MAX_IN_MEMORY = 2**22
 PARTS = ("training", "validation", "test")
 MAX_FITTED_PAIRS = 200_000
 """Largest number of training pairs to which baselines are fitted."""
-BLOCK_PAIRS = 2**16
-"""Number of pairs whose symbols are translated to the vocabulary at a time."""
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z]{2,4})?", re.IGNORECASE)
 LINK = re.compile(r"(\d+)([-p?])(\d+)")
 BRACES = re.compile(r"\{([^{},]+),([^{},]+)(?:,([^{},]+))?\}")
@@ -355,40 +354,6 @@ def _records(
 # --- numbers --------------------------------------------------------------------------------------
 
 
-class _NumberOf(dict[str, int]):
-    """Number of each symbol in the order of appearance. A symbol that is looked up gets one."""
-
-    def __missing__(self, symbol: str) -> int:
-        number = self[symbol] = len(self)
-        return number
-
-
-@dataclass
-class _Side:
-    """The symbols of one side while they are read."""
-
-    config: TextSide
-    numbers: array[int] = field(default_factory=lambda: array("i"))
-    lengths: array[int] = field(default_factory=lambda: array("i"))
-    number_of: _NumberOf = field(default_factory=lambda: _NumberOf(dict.fromkeys(SPECIAL, UNKNOWN)))
-
-    @property
-    def has_subwords(self) -> bool:
-        """Whether the symbols are marked words while they are read, and subwords afterwards."""
-        return self.config.unit == "bpe"
-
-    def split(self, text: str) -> list[str]:
-        unit = "word" if self.config.unit == "bpe" else self.config.unit
-        symbols = Tokens(SPECIAL, unit, self.config.lowercase).split(text)
-        return list(map(mark_word, symbols)) if self.has_subwords else symbols
-
-    def add(self, symbols: Sequence[str], *, ends: bool) -> None:
-        self.numbers.extend(map(self.number_of.__getitem__, symbols))
-        if ends:
-            self.numbers.append(END)
-        self.lengths.append(len(symbols) + ends)
-
-
 @dataclass
 class _Pairs:
     """All pairs of a data set while they are read.
@@ -398,8 +363,8 @@ class _Pairs:
         hashes: for each pair, 64 bits that depend on its symbols.
     """
 
-    source: _Side
-    target: _Side
+    source: ReadSide
+    target: ReadSide
     lines: array[int] = field(default_factory=lambda: array("q"))
     keys: array[int] = field(default_factory=lambda: array("Q"))
     hashes: array[int] = field(default_factory=lambda: array("q"))
@@ -459,7 +424,10 @@ def _read(config: Text, notes: list[str]) -> _Pairs:
     Raises:
         DataError: if a file cannot be read as the config says, or has links of subwords.
     """
-    found = _Pairs(_Side(config.source), _Side(config.target))
+    found = _Pairs(
+        ReadSide(config.source),
+        ReadSide(config.target, has_texts=config.target.unit != "character"),
+    )
     paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
     has_links = config.alignment is not None or any(len(parts_of_path(path)) == 3 for path in paths)
     if has_links and (found.source.has_subwords or found.target.has_subwords):
@@ -490,8 +458,13 @@ def _read(config: Text, notes: list[str]) -> _Pairs:
     return found
 
 
-def load_texts(config: Text) -> Splits:
+def load_texts(config: Text, spaces: tuple[Space, Space] | None = None) -> Splits:
     """Read pairs of texts.
+
+    Args:
+        config: the section `data`.
+        spaces: the spaces with the vocabularies of source and target; None to build them from the
+            training part.
 
     Raises:
         DataError: if a file cannot be read as the config says, or if a part has no pairs.
@@ -506,7 +479,8 @@ def load_texts(config: Text) -> Splits:
     if config.validation_path is None:
         part = _split(config, np.frombuffer(pairs.keys, dtype=np.uint64))
     _check_parts(config, part)
-    sides = [_finish(pairs.source, part), _finish(pairs.target, part)]
+    pairs.source.known, pairs.target.known = spaces or (None, None)
+    sides = [finish_side(pairs.source, part), finish_side(pairs.target, part)]
     part = _leave_out_long(config, pairs, sides, part)
     places = [np.flatnonzero(part == k) for k in range(3)]
     hashes = np.frombuffer(pairs.hashes, dtype=np.int64)
@@ -550,7 +524,7 @@ def _too_long(config: Text) -> str:
 
 
 def _leave_out_long(
-    config: Text, pairs: _Pairs, sides: Sequence[_Finished], part: NDArray[np.int8]
+    config: Text, pairs: _Pairs, sides: Sequence[FinishedSide], part: NDArray[np.int8]
 ) -> NDArray[np.int8]:
     """Return the part (N,) of each pair, with -1 for pairs whose words are few enough, but whose
     subwords are more than `max_length`.
@@ -603,115 +577,6 @@ def _split(config: Text, keys: NDArray[np.uint64]) -> NDArray[np.int8]:
     return found
 
 
-class _Finished(NamedTuple):
-    """The final numbers of one side.
-
-    Attributes:
-        space: the space with the vocabulary.
-        values: (symbols, 1) numbers, of a type that is as small as the vocabulary permits.
-        starts, lengths: (N,) of each pair in `values`.
-        unknown: share of the unknown symbols in each part.
-    """
-
-    space: Tokens
-    values: NDArray[np.integer]
-    starts: Integers
-    lengths: Integers
-    unknown: tuple[float, ...]
-
-
-def _finish(side: _Side, part: NDArray[np.int8]) -> _Finished:
-    """Build the vocabulary from the training part, and translate the numbers of a side to it.
-
-    Args:
-        side: the numbers of N pairs.
-        part: (N,) part of each pair.
-    """
-    raw = np.frombuffer(side.numbers, dtype=np.int32)
-    lengths = np.frombuffer(side.lengths, dtype=np.int32).astype(np.int64)
-    starts = np.cumsum(lengths) - lengths
-    blocks = [slice(first, first + BLOCK_PAIRS) for first in range(0, len(part), BLOCK_PAIRS)]
-    bounds = [slice(starts[one][0], starts[one][-1] + lengths[one][-1]) for one in blocks]
-    counts = np.zeros(len(side.number_of), dtype=np.int64)
-    for one, bound in zip(blocks, bounds, strict=True):
-        in_train = np.repeat(part[one] == 0, lengths[one])
-        counts += np.bincount(raw[bound][in_train], minlength=len(counts))
-    space = _vocabulary(side, counts)
-    known = _known_symbols(side, space)
-    new_lengths = np.concatenate(
-        [np.add.reduceat(known.sizes[raw[bound]], starts[one] - bound.start)
-         for one, bound in zip(blocks, bounds, strict=True)]
-    )  # fmt: skip
-    new_starts = np.cumsum(new_lengths) - new_lengths
-    values = np.empty_like(known.numbers, shape=int(new_lengths.sum()))
-    unknown = np.zeros(3)
-    for one, bound in zip(blocks, bounds, strict=True):
-        found = known.translate(raw[bound])
-        values[new_starts[one][0] :][: len(found)] = found
-        part_of = np.repeat(part[one], new_lengths[one])
-        unknown += np.bincount(part_of[found == UNKNOWN], minlength=3)
-    unknown /= np.bincount(part, weights=new_lengths, minlength=3)
-    side.numbers = array("i")
-    return _Finished(space, values[:, None], new_starts, new_lengths, tuple(unknown.tolist()))
-
-
-def _vocabulary(side: _Side, counts: Integers) -> Tokens:
-    """Return the space of a side.
-
-    Args:
-        side: the side, whose symbols have been read.
-        counts: how often each symbol occurs in the training part.
-    """
-    config = side.config
-    count_of = dict(zip(side.number_of, counts.tolist(), strict=True))
-    if not side.has_subwords:
-        return Tokens.of_counts(
-            count_of, config.unit, lowercase=config.lowercase, min_count=config.min_count,
-            max_size=config.max_size,
-        )  # fmt: skip
-    words = {word: n for word, n in count_of.items() if n and word not in SPECIAL}
-    found = learn_subwords(words, config.max_size or DEFAULT_SIZE, config.min_count)
-    kept = (one for one in found if one not in SPECIAL)
-    return Tokens((*SPECIAL, *kept), config.unit, config.lowercase)
-
-
-class _KnownSymbols(NamedTuple):
-    """The numbers in the vocabulary of each of K symbols that were read: one number of a character
-    or word, and the numbers of all subwords of a word.
-
-    Attributes:
-        numbers: the numbers of all symbols, one symbol after the other.
-        starts: (K,) of the numbers of each symbol in `numbers`.
-        sizes: (K,) how many numbers each symbol has.
-    """
-
-    numbers: NDArray[np.integer]
-    starts: Integers
-    sizes: Integers
-
-    def translate(self, raw: NDArray[np.int32]) -> NDArray[np.integer]:
-        """Return the numbers in the vocabulary of symbols that were read, one after the other."""
-        sizes = self.sizes[raw]
-        ends = np.cumsum(sizes)
-        shift = self.starts[raw] - (ends - sizes)
-        found: NDArray[np.integer] = self.numbers[np.repeat(shift, sizes) + np.arange(ends[-1])]
-        return found
-
-
-def _known_symbols(side: _Side, space: Tokens) -> _KnownSymbols:
-    """Return the numbers in a vocabulary of the symbols of a side."""
-    # Reserved symbols keep their numbers: `END` follows each target, and words that are written
-    # like a reserved symbol have been read as unknown.
-    numbers, sizes = array("i", range(len(SPECIAL))), array("q", [1] * len(SPECIAL))
-    for symbol in list(side.number_of)[len(SPECIAL) :]:
-        parts = split_word(symbol, space.rank) if side.has_subwords else [symbol]
-        numbers.extend(space.number_of.get(part, UNKNOWN) for part in parts)
-        sizes.append(len(parts))
-    size_of = np.frombuffer(sizes, dtype=np.int64)
-    dtype = np.min_scalar_type(len(space.symbols))
-    return _KnownSymbols(np.array(numbers, dtype=dtype), np.cumsum(size_of) - size_of, size_of)
-
-
 class _Numbers(collections.abc.Sequence[str]):
     """Numbers as names of pairs."""
 
@@ -732,7 +597,7 @@ class _Numbers(collections.abc.Sequence[str]):
 
 
 def _part(
-    sides: Sequence[_Finished], ids: _Numbers, chosen: Integers,
+    sides: Sequence[FinishedSide], ids: _Numbers, chosen: Integers,
     links: Sequence[Sequence[tuple[int, int, bool]]],
 ) -> Sequences:  # fmt: skip
     """Return the sequences of a part: gathered on demand if they are many and have no links."""
@@ -743,9 +608,10 @@ def _part(
         for one in sides
     )
     source_space, target_space = sides[0].space, sides[1].space
+    texts = None if sides[1].texts is None else sides[1].texts[chosen]
     part = Windows(
         source, target, WindowNames(ids, chosen), has_empty=False, source_space=source_space,
-        target_space=target_space,
+        target_space=target_space, target_texts=texts,
     )  # fmt: skip
     if not links and len(part) * (part.source_steps + part.target_steps) > MAX_IN_MEMORY:
         return part
@@ -755,11 +621,11 @@ def _part(
         whole.source, whole.source_lengths, whole.target,
         whole.target_lengths, whole.features, tuple(part.ids), links=known,
         target_features=whole.target_features, source_space=source_space,
-        target_space=target_space,
+        target_space=target_space, target_texts=texts,
     )  # fmt: skip
 
 
-def _unknown_notes(sides: Sequence[_Finished]) -> list[str]:
+def _unknown_notes(sides: Sequence[FinishedSide]) -> list[str]:
     """Return one note for each side on the size of the vocabulary and the unknown symbols."""
     notes = []
     for side, word in zip(sides, ("source", "target"), strict=True):
