@@ -138,3 +138,26 @@ def test_a_run_with_subwords_is_translated_and_measured(
     assert not {"bleu", "chrf", "signatures"} & json.loads(done.out)["measures"].keys()
     assert f"BLEU and chrF need sacrebleu: {install_command('text')}" in done.err.splitlines()[-1]
     assert "BLEU" not in seqattn("evaluate", run).out
+
+
+def test_a_run_is_not_resumed_with_other_subwords(
+    tmp_path: Path, seqattn: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("pairs.tsv").write_text("".join(f"low new {k}\tnew low {k}\n" for k in range(30)))
+    side = {"unit": "bpe", "max_size": 30}
+    config = {
+        "name": "subwords", "data": {"kind": "text", "path": "pairs.tsv", "source": side, "target": side},
+        "model": {"hidden_dim": 4}, "training": {"epochs": 1},
+    }  # fmt: skip
+    Path("subwords.yaml").write_text(json.dumps(config))
+    assert seqattn("train", "subwords.yaml", "--quiet").code == 0
+    more = ("train", "subwords.yaml", "--resume", "--quiet", "--set", "training.epochs=2")
+
+    def learn_others(*_: object) -> list[str]:
+        return [*"▁lownew0123456789"][::-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("seqattn.data.text_sides.learn_subwords", learn_others)
+        done = seqattn(*more)
+    assert done.code == 3 and "data.source: the subwords learned from these data" in done.err
+    assert seqattn(*more).code == 0
