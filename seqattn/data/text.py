@@ -418,6 +418,19 @@ def _links_of(pair: Pair, source: int, target: int) -> list[tuple[int, int, bool
     return found
 
 
+def _has_links(config: Text) -> bool:
+    """Return whether the pairs have known links.
+
+    Raises:
+        DataError: if they have, but the symbols are subwords.
+    """
+    paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
+    found = config.alignment is not None or any(len(parts_of_path(path)) == 3 for path in paths)
+    if found and "bpe" in (config.source.unit, config.target.unit):
+        raise DataError(f"{config.path}: {LINKS_OF_WORDS}.")
+    return found
+
+
 def _read(config: Text, notes: list[str]) -> _Pairs:
     """Read all pairs of all paths of the config.
 
@@ -428,10 +441,7 @@ def _read(config: Text, notes: list[str]) -> _Pairs:
         ReadSide(config.source),
         ReadSide(config.target, has_texts=config.target.unit != "character"),
     )
-    paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
-    has_links = config.alignment is not None or any(len(parts_of_path(path)) == 3 for path in paths)
-    if has_links and (found.source.has_subwords or found.target.has_subwords):
-        raise DataError(f"{config.path}: {LINKS_OF_WORDS}.")
+    has_links = _has_links(config)
     for part, path in enumerate((config.path, config.validation_path, config.test_path)):
         if path is None:
             continue
@@ -535,7 +545,9 @@ def _leave_out_long(
     is_long = np.maximum(sides[0].lengths, sides[1].lengths - 1) > config.max_length
     if not is_long.any():
         return part
-    place = f"{config.path}, line {pairs.lines[int(is_long.argmax())]}"
+    first = int(is_long.argmax())
+    path = (config.path, config.validation_path, config.test_path)[pairs.part[first]]
+    place = f"{path}, line {pairs.lines[first]}"
     pairs.leave_out(_too_long(config), place, int(is_long.sum()))
     part = np.where(is_long, np.int8(-1), part)
     _check_parts(config, part)

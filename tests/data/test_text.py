@@ -385,6 +385,9 @@ def test_a_file_of_pairs_is_recognized_and_described(tmp_path: Path, seqattn: Co
         "source: 13 different words; unknown: 64.71% with min_count: 2, 100.00% with min_count: 5"
         in lines
     )
+    # Each of the 17 words is one subword.
+    assert any(line.startswith("source: ") and line.endswith("subwords with unit: bpe, 1.00 per word")
+               for line in lines)  # fmt: skip
     assert "duplicates: 1 pairs; 1 further targets of a known source" in lines
     assert "suspicious: 1 with equal sides, 1 with more than 9 times as many words on one side" in (
         lines
@@ -529,3 +532,5 @@ def test_sentencepiece_is_named_if_it_is_missing(
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(UsageError, match=re.escape(install_command("text"))):
         split_of(many(tmp_path), source={"unit": "bpe"})
+    space = Tokens((*SPECIAL, *"▁ab", "ab"), "bpe")
+    assert space.split("abb") == ["▁", "ab", "b"]  # only learning needs it
