@@ -81,6 +81,17 @@ def measure_rows(scored: Mapping[str, Any]) -> list[list[str]]:
     return [[name, "", *cells] for name, cells in rows if cells]
 
 
+def describe_text_measures(measures: Mapping[str, Any]) -> list[str]:
+    """Return a line for each of BLEU and chrF, with the signature of sacrebleu.
+
+    Args:
+        measures: the measures of a model. If they have neither, the returned list is empty.
+    """
+    signatures = measures.get("signatures", {})
+    return [f"{name}: {measures[key]:.2f} ({signatures[key]})"
+            for key, name in (("bleu", "BLEU"), ("chrf", "chrF")) if key in measures]  # fmt: skip
+
+
 def feature_tables(scored: Mapping[str, Any]) -> list[Table]:
     """Return a table for each of the first `MAX_FEATURES_SHOWN` features, with the errors of all
     forecasts.

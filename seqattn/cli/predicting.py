@@ -21,7 +21,7 @@ from seqattn.cli.options import (
 from seqattn.cli.output import check_stdout, note, show, write_data
 from seqattn.cli.result_tables import print_evaluation
 from seqattn.cli.stop_signals import end_on_closed_pipe
-from seqattn.errors import UsageError
+from seqattn.errors import UsageError, install_command
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation.forced_weights import ForecastOverride
@@ -378,6 +378,7 @@ def evaluate_command(
     from seqattn.analysis.evaluation import evaluate as score
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.cli import inputs
+    from seqattn.data.text_measures import has_words
 
     source.check()
     end_on_closed_pipe()
@@ -398,6 +399,8 @@ def evaluate_command(
     if evaluation.alignment is not None:
         rules = alignments_of_rules(data.train, part)
         scored["alignment"]["baselines"] = {name: one.as_plain() for name, one in rules.items()}
+    if has_words(part.target_space) and "bleu" not in scored["measures"]:
+        note(f"BLEU and chrF need sacrebleu: {install_command('text')}")
     if as_json:
         show(json.dumps(scored, indent=2, allow_nan=False))
     else:

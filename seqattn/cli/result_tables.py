@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqattn.cli.error_tables import (
     add_error_columns,
+    describe_text_measures,
     error_cells,
     feature_tables,
     measure_rows,
@@ -66,6 +67,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     drawn = [picture.name for picture in pictures if picture.exists()]
     lines = [
         *describe_metrics(summary),
+        *describe_text_measures(summary["measures"]),
         *(
             attention_lines(summary["attention"])
             if "alignment" not in summary
@@ -268,7 +270,7 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
         show(f"The table has one of {every} target steps; --json prints all {len(by_step)}.")
     for each in feature_tables(scored):
         console.print(each)
-    print_lines(describe_metrics(scored))
+    print_lines([*describe_metrics(scored), *describe_text_measures(scored["measures"])])
     print_lines([describe_standing(scored["loss"], scored["baselines"], scored["fitted"])])
     _print_attention(console, scored)
 

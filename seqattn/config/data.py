@@ -489,21 +489,29 @@ class OwnFile(Section):
         return self
 
 
+LINKS_OF_WORDS = (
+    "has links between words or characters, but with unit: bpe the symbols are subwords. Leave the"
+    " links out, or choose another unit"
+)
+
+
 class TextSide(Section):
     """The symbols of one side of pairs of texts."""
 
     column: ColumnName | None = None
     """Column of the text in a table with a header. `null` means the column named `source` or
     `target`, and without such names or without a header, the first or the second column."""
-    unit: Literal["character", "word"] = "word"
-    """What a symbol is. Words are separated by white space."""
+    unit: Literal["character", "word", "bpe"] = "word"
+    """What a symbol is. Words are separated by white space. `bpe` splits words into subwords, which
+    byte-pair encoding learns from the training part (extra `text`)."""
     lowercase: bool = False
     """Whether text is converted to lower case."""
     min_count: Count = 1
     """How often a symbol must occur in the training part to be known. The others are read as
-    `<unknown>`."""
+    `<unknown>`. With `unit: bpe`, this applies to characters."""
     max_size: Count | None = None
-    """Largest number of known symbols, the most frequent first. `null` means no maximum."""
+    """Largest number of known symbols, the most frequent first. `null` means no maximum, and 8,000
+    with `unit: bpe`."""
 
 
 class TextSplit(Section):
@@ -560,6 +568,8 @@ class Text(Section):
             raise contradiction(lacking, "is required, since another part has its own path")
         if self.split.by == "group" and self.group is None:
             raise contradiction("group", "must name a column for data.split.by: group")
+        if self.alignment is not None and "bpe" in (self.source.unit, self.target.unit):
+            raise contradiction("alignment", LINKS_OF_WORDS)
         return self
 
 

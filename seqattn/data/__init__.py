@@ -13,13 +13,18 @@ from seqattn.data.spec import DataSpec, Splits
 from seqattn.data.windows import Windows
 
 
-def load_data(config: Data, *, fits_scaling: bool = True) -> Splits:
+def load_data(
+    config: Data, *, fits_scaling: bool = True, spaces: tuple[Space, Space] | None = None
+) -> Splits:
     """Generate or read the data set that a config defines.
 
     Args:
         config: the section `data` of a config.
         fits_scaling: whether to fit `data.scaling`. False leaves the values of files unscaled, for
             a caller that replaces the scaling.
+        spaces: the spaces of the source and the target of a model that was trained on these data.
+            Texts are read with their vocabularies, so that no subwords are learned again. None for
+            vocabularies of the training part.
 
     Raises:
         DataError: if the files cannot be used as the config specifies, or if the config gives a
@@ -34,7 +39,7 @@ def load_data(config: Data, *, fits_scaling: bool = True) -> Splits:
     if isinstance(config, Text):
         from seqattn.data.text import load_texts
 
-        return load_texts(config)
+        return load_texts(config, spaces)
     train = tasks.generate(config, config.n_train, config.train_seed)
     return Splits(
         train=train, validation=tasks.generate(config, config.n_validation, config.validation_seed),

@@ -8,6 +8,7 @@ models of symbols. Of vectors, `seqattn.data.metrics` defines the measures. Of s
     token accuracy       share of the true symbols, with the end of the sequence, that have the
                          largest probability when the model is given all true symbols before them
     perplexity           exponential of the mean cross-entropy of the true symbols
+    BLEU, chrF           of words and subwords, by sacrebleu; see `seqattn.data.text_measures`
 
 An output is cut after as many symbols as the longest target of the part has. An unknown symbol of
 a target counts as wrong, whatever the output is. For exact match and symbol error rate, a source
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from seqattn.data.scoring import ErrorSums
 from seqattn.data.sequences import Sequences
 from seqattn.data.spaces import Space
+from seqattn.data.text_measures import TextScores
 from seqattn.data.tokens import END, PAD, UNKNOWN, Tokens
 
 FREQUENCIES = "unigram model"
@@ -95,9 +97,10 @@ class TokenScores:
 
     Args:
         part: the sequences.
+        with_texts: whether the measures have BLEU and chrF.
     """
 
-    def __init__(self, part: Sequences) -> None:
+    def __init__(self, part: Sequences, *, with_texts: bool = True) -> None:
         assert isinstance(part.target_space, Tokens)
         steps = part.target_steps
         self.entropy, self.counts = np.zeros(steps), np.zeros(steps, dtype=np.int64)
@@ -105,6 +108,9 @@ class TokenScores:
         self.outputs = OutputCounts(0, 0, 0, 0)
         self.references = references_of(part)
         self.seen = set[bytes]()
+        self.texts = TextScores(part) if with_texts else None
+        self.part_size = len(part)
+        self.several_texts = _texts_of_sources(part, self.references, self.texts)
 
     def add_free_running(self, indices: slice, chunk: Sequences, values: NDArray[Any]) -> None:
         """Add the outputs (n, T, 1) of n sequences in free running."""
@@ -118,8 +124,21 @@ class TokenScores:
             several = self.references[key]
             distances = edit_distances(np.repeat(found[k : k + 1], len(several), axis=0), several)
             true[k] = several[int(distances.argmin())]
+        self._add_texts(indices, chunk, found, counted)
         new = OutputCounts.of(found[counted], true[counted])
         self.outputs = OutputCounts(*map(sum, zip(self.outputs, new, strict=True)))
+
+    def _add_texts(
+        self, indices: slice, chunk: Sequences, found: NDArray[Any], counted: NDArray[np.bool_]
+    ) -> None:
+        """Add the outputs (n, T) that count, as text."""
+        if self.texts is None or not self.texts.is_used:
+            return
+        places = range(self.part_size)[indices]
+        keys = list(_source_keys(chunk)) if self.several_texts else [b""] * len(chunk)
+        for k in np.flatnonzero(counted).tolist():
+            own = self.texts.target(places[k], chunk.target[k, :, 0])
+            self.texts.add(found[k], self.several_texts.get(keys[k], [own]))
 
     def add_teacher_forced(self, indices: slice, chunk: Sequences, values: NDArray[Any]) -> None:
         """Add the most probable symbols and the cross-entropies of n sequences with teacher
@@ -159,13 +178,14 @@ class TokenScores:
         return self.outputs.symbol_error_rate, wrong
 
     @property
-    def measures(self) -> dict[str, float]:
+    def measures(self) -> dict[str, Any]:
         """The measures that the docstring of the module defines, by name."""
         return {
             "exact_match": self.outputs.exact_match,
             "symbol_error_rate": self.outputs.symbol_error_rate,
             "token_accuracy": self.right / int(self.counts.sum()),
             "perplexity": math.exp(min(self.loss, 700.0)),
+            **({} if self.texts is None else self.texts.measures),
         }
 
 
@@ -188,6 +208,22 @@ def references_of(part: Sequences) -> dict[bytes, NDArray[np.int64]]:
         for key, rows in targets.items()
         if len(rows) > 1
     }
+
+
+def _texts_of_sources(
+    part: Sequences, sources: Collection[bytes], texts: TextScores | None
+) -> dict[bytes, list[str]]:
+    """Return the texts of all targets of each of the given sources, by the bytes of the source."""
+    found = dict[bytes, list[str]]()
+    if texts is None or not (sources and texts.is_used):
+        return found
+    for places, chunk in part.chunks():
+        indices = range(len(part))[places]
+        for k, key in enumerate(_source_keys(chunk)):
+            if key in sources:
+                text = texts.target(indices[k], chunk.target[k, :, 0])
+                found.setdefault(key, []).append(text)
+    return found
 
 
 def _source_keys(chunk: Sequences) -> Iterator[bytes]:
@@ -308,10 +344,10 @@ def measures_of_rules(train: Sequences, part: Sequences) -> dict[str, dict[str, 
     for _, chunk in train.chunks():
         most.update(row.tobytes() for row in chunk.target[..., 0].astype(np.int64))
     frequent = np.frombuffer(most.most_common(1)[0][0], dtype=np.int64)
-    scores = {FREQUENT_TARGET: TokenScores(part)}
+    scores = {FREQUENT_TARGET: TokenScores(part, with_texts=False)}
     number_of = part.target_space.number_of
     if isinstance(part.source_space, Tokens):  # a symbol that the target lacks has no number
-        scores[COPY] = TokenScores(part)
+        scores[COPY] = TokenScores(part, with_texts=False)
         copies = np.array([number_of.get(one, -2) for one in part.source_space.symbols])
         copies[PAD] = PAD
     for places, chunk in part.chunks():

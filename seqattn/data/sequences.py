@@ -59,6 +59,8 @@ class Sequences:
             links of the target steps that have one sure link.
         source_space: what a source step is, by default a vector that is not scaled.
         target_space: what a target step is, by default a vector that is not scaled.
+        target_texts: (N,) text of each target with symbols that the vocabulary lacks, and None for
+            the other targets; or None if these texts are not known.
 
     Raises:
         DataError: if a source has no steps, if a length is greater than S or T, or if a value is
@@ -84,6 +86,7 @@ class Sequences:
     links: Links | None = None
     source_space: Space = NO_SPACE
     target_space: Space = NO_SPACE
+    target_texts: NDArray[np.object_] | None = None
 
     def __post_init__(self) -> None:
         if not self.target_features:
@@ -193,6 +196,7 @@ class Sequences:
             None if self.target_observed is None else self.target_observed[indices],
             None if self.links is None else self.links.select(indices),
             self.source_space, self.target_space,
+            None if self.target_texts is None else self.target_texts[indices],
         )  # fmt: skip
 
     def with_spaces(self, source: Space, target: Space) -> Self:

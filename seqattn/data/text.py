@@ -35,11 +35,14 @@ from typing import Any, BinaryIO, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from seqattn.config import UNKNOWN_PATH, Text, TextSide
+from seqattn.config import UNKNOWN_PATH, Text
+from seqattn.config.data import LINKS_OF_WORDS
 from seqattn.data.files import check_file
 from seqattn.data.sequences import Integers, Sequences
+from seqattn.data.spaces import Space
 from seqattn.data.spec import Splits
-from seqattn.data.tokens import END, SPECIAL, UNKNOWN, Links, Tokens
+from seqattn.data.text_sides import FinishedSide, ReadSide, finish_side
+from seqattn.data.tokens import SPECIAL, Links
 from seqattn.data.windows import RowRanges, WindowNames, Windows
 from seqattn.errors import DataError, counted
 from seqattn.rng import rng_for
@@ -51,8 +54,6 @@ MAX_IN_MEMORY = 2**22
 PARTS = ("training", "validation", "test")
 MAX_FITTED_PAIRS = 200_000
 """Largest number of training pairs to which baselines are fitted."""
-BLOCK_PAIRS = 2**16
-"""Number of pairs whose symbols are translated to the vocabulary at a time."""
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z]{2,4})?", re.IGNORECASE)
 LINK = re.compile(r"(\d+)([-p?])(\d+)")
 BRACES = re.compile(r"\{([^{},]+),([^{},]+)(?:,([^{},]+))?\}")
@@ -353,34 +354,6 @@ def _records(
 # --- numbers --------------------------------------------------------------------------------------
 
 
-class _NumberOf(dict[str, int]):
-    """Number of each symbol in the order of appearance. A symbol that is looked up gets one."""
-
-    def __missing__(self, symbol: str) -> int:
-        number = self[symbol] = len(self)
-        return number
-
-
-@dataclass
-class _Side:
-    """The symbols of one side while they are read."""
-
-    config: TextSide
-    numbers: array[int] = field(default_factory=lambda: array("i"))
-    lengths: array[int] = field(default_factory=lambda: array("i"))
-    number_of: _NumberOf = field(default_factory=lambda: _NumberOf(dict.fromkeys(SPECIAL, UNKNOWN)))
-
-    @property
-    def space(self) -> Tokens:
-        return Tokens(SPECIAL, self.config.unit, self.config.lowercase)
-
-    def add(self, symbols: Sequence[str], *, ends: bool) -> None:
-        self.numbers.extend(map(self.number_of.__getitem__, symbols))
-        if ends:
-            self.numbers.append(END)
-        self.lengths.append(len(symbols) + ends)
-
-
 @dataclass
 class _Pairs:
     """All pairs of a data set while they are read.
@@ -390,14 +363,19 @@ class _Pairs:
         hashes: for each pair, 64 bits that depend on its symbols.
     """
 
-    source: _Side
-    target: _Side
+    source: ReadSide
+    target: ReadSide
     lines: array[int] = field(default_factory=lambda: array("q"))
     keys: array[int] = field(default_factory=lambda: array("Q"))
     hashes: array[int] = field(default_factory=lambda: array("q"))
     part: array[int] = field(default_factory=lambda: array("b"))
     links: list[list[tuple[int, int, bool]]] = field(default_factory=list)
     left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def leave_out(self, reason: str, place: str, count: int = 1) -> None:
+        """Count pairs that are left out. `place` is the place of the first of them."""
+        before, first = self.left_out.get(reason, (0, place))
+        self.left_out[reason] = before + count, first
 
 
 def has_control(text: str) -> bool:
@@ -440,27 +418,44 @@ def _links_of(pair: Pair, source: int, target: int) -> list[tuple[int, int, bool
     return found
 
 
-def _read(config: Text, notes: list[str]) -> _Pairs:
-    """Read all pairs of all paths of the config."""
-    found = _Pairs(_Side(config.source), _Side(config.target))
-    spaces = found.source.space, found.target.space
+def _has_links(config: Text) -> bool:
+    """Return whether the pairs have known links.
+
+    Raises:
+        DataError: if they have, but the symbols are subwords.
+    """
     paths = [path for path in (config.path, config.validation_path, config.test_path) if path]
-    has_links = config.alignment is not None or any(len(parts_of_path(path)) == 3 for path in paths)
+    found = config.alignment is not None or any(len(parts_of_path(path)) == 3 for path in paths)
+    if found and "bpe" in (config.source.unit, config.target.unit):
+        raise DataError(f"{config.path}: {LINKS_OF_WORDS}.")
+    return found
+
+
+def _read(config: Text, notes: list[str]) -> _Pairs:
+    """Read all pairs of all paths of the config.
+
+    Raises:
+        DataError: if a file cannot be read as the config says, or has links of subwords.
+    """
+    found = _Pairs(
+        ReadSide(config.source),
+        ReadSide(config.target, has_texts=config.target.unit != "character"),
+    )
+    has_links = _has_links(config)
     for part, path in enumerate((config.path, config.validation_path, config.test_path)):
         if path is None:
             continue
         for pair in read_pairs(config, path, notes):
-            source, target = spaces[0].split(pair.source), spaces[1].split(pair.target)
+            source, target = found.source.split(pair.source), found.target.split(pair.target)
             reason = ""
             if not (source and target):
                 reason = "an empty side"
             elif max(len(source), len(target)) > config.max_length:
-                reason = f"more than {config.max_length} symbols (data.max_length)"
+                reason = _too_long(config)
             elif has_control(pair.source) or has_control(pair.target):
                 reason = "a control character"
             if reason:
-                count, first = found.left_out.get(reason, (0, pair.place))
-                found.left_out[reason] = count + 1, first
+                found.leave_out(reason, pair.place)
                 continue
             found.source.add(source, ends=False)
             found.target.add(target, ends=True)
@@ -473,8 +468,13 @@ def _read(config: Text, notes: list[str]) -> _Pairs:
     return found
 
 
-def load_texts(config: Text) -> Splits:
+def load_texts(config: Text, spaces: tuple[Space, Space] | None = None) -> Splits:
     """Read pairs of texts.
+
+    Args:
+        config: the section `data`.
+        spaces: the spaces with the vocabularies of source and target; None to build them from the
+            training part.
 
     Raises:
         DataError: if a file cannot be read as the config says, or if a part has no pairs.
@@ -488,16 +488,13 @@ def load_texts(config: Text) -> Splits:
     part = np.frombuffer(pairs.part, dtype=np.int8)
     if config.validation_path is None:
         part = _split(config, np.frombuffer(pairs.keys, dtype=np.uint64))
+    _check_parts(config, part)
+    pairs.source.known, pairs.target.known = spaces or (None, None)
+    sides = [finish_side(pairs.source, part), finish_side(pairs.target, part)]
+    part = _leave_out_long(config, pairs, sides, part)
     places = [np.flatnonzero(part == k) for k in range(3)]
-    for name, chosen in zip(PARTS, places, strict=True):
-        if len(chosen) == 0:
-            raise DataError(
-                f"{config.path}: the {name} part has no pairs. Give more pairs, or set"
-                " data.split.validation and data.split.test."
-            )
-    sides = [_finish(pairs.source, part), _finish(pairs.target, part)]
     hashes = np.frombuffer(pairs.hashes, dtype=np.int64)
-    again = int(np.isin(hashes[part != 0], hashes[part == 0]).sum())
+    again = int(np.isin(hashes[part > 0], hashes[part == 0]).sum())
     ids = _Numbers(pairs.lines if config.test_path is None else range(1, len(pairs.lines) + 1))
     train, validation, test = (_part(sides, ids, chosen, pairs.links) for chosen in places)
     notes = [*_size_notes(pairs, places), *notes, *_unknown_notes(sides)]
@@ -516,6 +513,45 @@ def load_texts(config: Text) -> Splits:
     return Splits(
         train, validation, test, notes=tuple(notes), digests=tuple(digests), fitted_on=fitted_on
     )
+
+
+def _check_parts(config: Text, part: NDArray[np.int8]) -> None:
+    """Check that each part has a pair.
+
+    Raises:
+        DataError: if a part has none.
+    """
+    for k, name in enumerate(PARTS):
+        if not (part == k).any():
+            raise DataError(
+                f"{config.path}: the {name} part has no pairs. Give more pairs, or set"
+                " data.split.validation and data.split.test."
+            )
+
+
+def _too_long(config: Text) -> str:
+    return f"more than {config.max_length} symbols (data.max_length)"
+
+
+def _leave_out_long(
+    config: Text, pairs: _Pairs, sides: Sequence[FinishedSide], part: NDArray[np.int8]
+) -> NDArray[np.int8]:
+    """Return the part (N,) of each pair, with -1 for pairs whose words are few enough, but whose
+    subwords are more than `max_length`.
+
+    Raises:
+        DataError: if no pair of a part is left.
+    """
+    is_long = np.maximum(sides[0].lengths, sides[1].lengths - 1) > config.max_length
+    if not is_long.any():
+        return part
+    first = int(is_long.argmax())
+    path = (config.path, config.validation_path, config.test_path)[pairs.part[first]]
+    place = f"{path}, line {pairs.lines[first]}"
+    pairs.leave_out(_too_long(config), place, int(is_long.sum()))
+    part = np.where(is_long, np.int8(-1), part)
+    _check_parts(config, part)
+    return part
 
 
 def _digest(files: Sequence[Path]) -> str:
@@ -553,59 +589,6 @@ def _split(config: Text, keys: NDArray[np.uint64]) -> NDArray[np.int8]:
     return found
 
 
-class _Finished(NamedTuple):
-    """The final numbers of one side.
-
-    Attributes:
-        space: the space with the vocabulary.
-        values: (symbols, 1) numbers, of a type that is as small as the vocabulary permits.
-        starts, lengths: (N,) of each pair in `values`.
-        unknown: share of the unknown symbols in each part.
-    """
-
-    space: Tokens
-    values: NDArray[np.integer]
-    starts: Integers
-    lengths: Integers
-    unknown: tuple[float, ...]
-
-
-def _finish(side: _Side, part: NDArray[np.int8]) -> _Finished:
-    """Build the vocabulary from the training part, and translate the numbers of a side to it.
-
-    Args:
-        side: the numbers of N pairs.
-        part: (N,) part of each pair.
-    """
-    raw = np.frombuffer(side.numbers, dtype=np.int32)
-    lengths = np.frombuffer(side.lengths, dtype=np.int32).astype(np.int64)
-    starts = np.cumsum(lengths) - lengths
-    blocks = [slice(first, first + BLOCK_PAIRS) for first in range(0, len(part), BLOCK_PAIRS)]
-    bounds = [slice(starts[one][0], starts[one][-1] + lengths[one][-1]) for one in blocks]
-    symbols, config = list(side.number_of), side.config
-    counts = np.zeros(len(symbols), dtype=np.int64)
-    for one, bound in zip(blocks, bounds, strict=True):
-        in_train = np.repeat(part[one] == 0, lengths[one])
-        counts += np.bincount(raw[bound][in_train], minlength=len(symbols))
-    space = Tokens.of_counts(
-        dict(zip(symbols, counts.tolist(), strict=True)), config.unit, lowercase=config.lowercase,
-        min_count=config.min_count, max_size=config.max_size,
-    )  # fmt: skip
-    # Reserved symbols keep their numbers: `END` follows each target, and words that are written
-    # like a reserved symbol have been read as unknown.
-    known = [space.number_of.get(symbol, UNKNOWN) for symbol in symbols]
-    table = np.array(known, np.min_scalar_type(len(space.symbols)))
-    values = np.empty_like(table, shape=len(raw))
-    unknown = np.zeros(3)
-    for one, bound in zip(blocks, bounds, strict=True):
-        values[bound] = table[raw[bound]]
-        part_of = np.repeat(part[one], lengths[one])
-        unknown += np.bincount(part_of[values[bound] == UNKNOWN], minlength=3)
-    unknown /= np.bincount(part, weights=lengths, minlength=3)
-    side.numbers = array("i")
-    return _Finished(space, values[:, None], starts, lengths, tuple(unknown.tolist()))
-
-
 class _Numbers(collections.abc.Sequence[str]):
     """Numbers as names of pairs."""
 
@@ -626,7 +609,7 @@ class _Numbers(collections.abc.Sequence[str]):
 
 
 def _part(
-    sides: Sequence[_Finished], ids: _Numbers, chosen: Integers,
+    sides: Sequence[FinishedSide], ids: _Numbers, chosen: Integers,
     links: Sequence[Sequence[tuple[int, int, bool]]],
 ) -> Sequences:  # fmt: skip
     """Return the sequences of a part: gathered on demand if they are many and have no links."""
@@ -637,9 +620,10 @@ def _part(
         for one in sides
     )
     source_space, target_space = sides[0].space, sides[1].space
+    texts = None if sides[1].texts is None else sides[1].texts[chosen]
     part = Windows(
         source, target, WindowNames(ids, chosen), has_empty=False, source_space=source_space,
-        target_space=target_space,
+        target_space=target_space, target_texts=texts,
     )  # fmt: skip
     if not links and len(part) * (part.source_steps + part.target_steps) > MAX_IN_MEMORY:
         return part
@@ -649,15 +633,16 @@ def _part(
         whole.source, whole.source_lengths, whole.target,
         whole.target_lengths, whole.features, tuple(part.ids), links=known,
         target_features=whole.target_features, source_space=source_space,
-        target_space=target_space,
+        target_space=target_space, target_texts=texts,
     )  # fmt: skip
 
 
-def _unknown_notes(sides: Sequence[_Finished]) -> list[str]:
+def _unknown_notes(sides: Sequence[FinishedSide]) -> list[str]:
     """Return one note for each side on the size of the vocabulary and the unknown symbols."""
     notes = []
     for side, word in zip(sides, ("source", "target"), strict=True):
         shares = (f"{one:.2%} in {name}" for one, name in zip(side.unknown, PARTS, strict=True))
         size = len(side.space.symbols) - len(SPECIAL)
-        notes.append(f"{word}: {size:,} {side.space.unit}s; unknown: {', '.join(shares)}")
+        unit = "subword" if side.space.unit == "bpe" else side.space.unit
+        notes.append(f"{word}: {size:,} {unit}s; unknown: {', '.join(shares)}")
     return notes

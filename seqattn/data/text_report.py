@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.config import Text
+from seqattn.data.subwords import DEFAULT_SIZE, learn_subwords, mark_word, split_word
 from seqattn.data.text import (
     BRACES,
     SHIPPED,
@@ -23,7 +24,7 @@ from seqattn.data.text import (
     read_pairs,
 )
 from seqattn.data.tokens import Tokens
-from seqattn.errors import DataError, counted
+from seqattn.errors import DataError, UsageError, counted
 
 SAMPLED_PAIRS = 50
 NUMBER = re.compile(r"[\s\d.,:;/+\-%T]*")
@@ -76,6 +77,18 @@ class _SideCounts:
             shares = ", ".join(f"{share:.2%} with min_count: {least}"
                                for share, least in zip(rare, MIN_COUNTS, strict=True))  # fmt: skip
             yield f"{len(counts):,} different {unit}; unknown: {shares}"
+        yield from self._describe_subwords()
+
+    def _describe_subwords(self) -> Iterator[str]:
+        """Yield a line about the subwords of the words, if sentencepiece is installed."""
+        marked = {mark_word(word): count for word, count in self.words.items()}
+        try:
+            learned = learn_subwords(marked, DEFAULT_SIZE)
+        except UsageError:
+            return
+        rank = {subword: k for k, subword in enumerate(learned)}
+        total = sum(count * len(split_word(word, rank)) for word, count in marked.items())
+        yield f"{len(learned):,} subwords with unit: bpe, {total / self.words.total():.2f} per word"
 
     @property
     def characters(self) -> Counter[str]:
@@ -150,4 +163,7 @@ def _quantiles(lengths: array[int], unit: str) -> str:
 
 def section_of(path: str) -> str:
     """Return the section `data` of a config that trains on a file of pairs."""
-    return f"data:\n  kind: text\n  path: {json.dumps(path, ensure_ascii=False)}"
+    lines = ("kind: text", f"path: {json.dumps(path, ensure_ascii=False)}",
+             "# source: {unit: bpe}  # subwords, if many words are rare",
+             "# target: {unit: bpe}")  # fmt: skip
+    return "\n  ".join(("data:", *lines))

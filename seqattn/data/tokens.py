@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from seqattn.data.spaces import Floats, Integers, Scaler, Space
+from seqattn.data.subwords import join_subwords, mark_word, split_word
 from seqattn.data.units import Units
 from seqattn.errors import DataError
 
@@ -32,8 +33,8 @@ PAD, BEGIN, END, UNKNOWN = range(4)
 SPECIAL = ("<pad>", "<begin>", "<end>", "<unknown>")
 """The reserved symbols, by number."""
 
-Unit = Literal["character", "word", "symbol"]
-SEPARATORS: dict[Unit, str] = {"character": "", "word": " ", "symbol": " "}
+Unit = Literal["character", "word", "bpe", "symbol"]
+SEPARATORS: dict[Unit, str] = {"character": "", "word": " ", "bpe": "", "symbol": " "}
 """Text between two symbols, by unit."""
 
 
@@ -43,8 +44,9 @@ class Tokens(Space):
 
     Attributes:
         symbols: all symbols by number, of which the first four are `SPECIAL`.
-        unit: what a symbol is. "symbol" stands for the symbols of a generated task, which are
-            written with spaces between them.
+        unit: what a symbol is. "bpe" stands for the subwords of `seqattn.data.subwords`, in the
+            order in which they were learned. "symbol" stands for the symbols of a generated task,
+            which are written with spaces between them.
         lowercase: whether text is converted to lower case.
         names: name of the one feature.
         units: always empty.
@@ -95,6 +97,11 @@ class Tokens(Space):
         """Number of each symbol."""
         return {symbol: k for k, symbol in enumerate(self.symbols)}
 
+    @cached_property
+    def rank(self) -> Mapping[str, int]:
+        """Number of each symbol that is not reserved: of subwords, the order of learning."""
+        return {symbol: k for symbol, k in self.number_of.items() if k >= len(SPECIAL)}
+
     @property
     def is_identity(self) -> bool:
         return True
@@ -135,6 +142,10 @@ class Tokens(Space):
         text = unicodedata.normalize("NFC", text)
         if self.lowercase:
             text = text.lower()
+        if self.unit == "bpe":
+            return [
+                part for word in text.split() for part in split_word(mark_word(word), self.rank)
+            ]
         return list(text) if self.unit == "character" else text.split()
 
     def numbers(self, symbols: Sequence[str], *, ends: bool) -> Integers:
@@ -168,7 +179,8 @@ class Tokens(Space):
 
     def text(self, numbers: NDArray[np.integer]) -> str:
         """Return numbers (L,) or (L, 1) as text, up to the end of the sequence."""
-        return SEPARATORS[self.unit].join(self.symbols_of(numbers))
+        symbols = self.symbols_of(numbers)
+        return join_subwords(symbols) if self.unit == "bpe" else SEPARATORS[self.unit].join(symbols)
 
     def as_plain(self) -> dict[str, Any]:
         return {

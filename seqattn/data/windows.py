@@ -330,18 +330,20 @@ class Windows(Sequences):
         targets: the rows of each target.
         names: names of the sequences.
         has_empty: whether cells of the sources or targets may be NaN.
-        source_space, target_space: see `Sequences`.
+        source_space, target_space, target_texts: see `Sequences`.
     """
 
     def __init__(
         self, sources: RowRanges, targets: RowRanges, names: WindowNames, *,
         has_empty: bool, source_space: Space | None = None, target_space: Space | None = None,
+        target_texts: NDArray[np.object_] | None = None,
     ) -> None:  # fmt: skip
         fields = {"sources": sources, "targets": targets, "names": names,
                   "has_empty": has_empty, "features": sources.features,
                   "target_features": targets.features,
                   "source_space": source_space or Vectors.unscaled(sources.features),
-                  "target_space": target_space or Vectors.unscaled(targets.features)}  # fmt: skip
+                  "target_space": target_space or Vectors.unscaled(targets.features),
+                  "target_texts": target_texts}  # fmt: skip
         for name, value in fields.items():  # the base class is frozen
             object.__setattr__(self, name, value)
 
@@ -441,6 +443,7 @@ class Windows(Sequences):
             self.sources.select(indices), self.targets.select(indices), self.names.select(indices),
             has_empty=self.has_empty,
             source_space=self.source_space, target_space=self.target_space,
+            target_texts=None if self.target_texts is None else self.target_texts[indices],
         )  # fmt: skip
 
     def select_points(self, indices: slice | Integers) -> Sequences:
@@ -484,6 +487,7 @@ class Windows(Sequences):
             source_observed=source_observed if self.has_masked_sources else None,
             target_observed=target_observed if self.has_masked_targets else None,
             source_space=self.source_space, target_space=self.target_space,
+            target_texts=None if self.target_texts is None else self.target_texts[indices],
         )  # fmt: skip
 
     def _source(self, indices: slice | Integers) -> tuple[Floats, NDArray[np.bool_]]:

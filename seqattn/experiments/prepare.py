@@ -201,7 +201,23 @@ def load_checkpoint(path: Path, job: Job) -> tuple[RunState, CheckpointFile]:
         more = f", and {len(found) - 5} more" if len(found) > 5 else ""
         files = f" In {getattr(job.config.data, 'path', '')}: {', '.join(found[:5])}{more}."
         raise DataError(f"{error}{files if found else ''}") from None
+    _check_vocabularies(file, job)
     return restore_state(file, job.new_model()), file
+
+
+def _check_vocabularies(file: CheckpointFile, job: Job) -> None:
+    """Check that the symbols of a checkpoint and of a job have the same numbers.
+
+    Raises:
+        DataError: if they have not. Another version of sentencepiece may learn other subwords.
+    """
+    for side in ("source", "target"):
+        if getattr(file.spec, side).symbols != getattr(job.spec, side).symbols:
+            raise DataError(
+                f"data.{side}: the subwords learned from these data are not those of the run,"
+                " probably because another version of sentencepiece is installed. Install the"
+                " version with which the run began."
+            )
 
 
 def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: int) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import lzma
+import re
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +17,17 @@ import duckdb
 import numpy as np
 import pytest
 import yaml
+from pydantic import ValidationError
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from seqattn.config import Text
 from seqattn.data import Sequences, Splits, load_data
+from seqattn.data.subwords import learn_subwords, mark_word
 from seqattn.data.text import read_pairs
 from seqattn.data.text_report import has_pairs_of_texts
-from seqattn.data.tokens import UNKNOWN, Tokens
+from seqattn.data.tokens import SPECIAL, UNKNOWN, Tokens
 from seqattn.data.windows import Windows
-from seqattn.errors import DataError
+from seqattn.errors import DataError, UsageError, install_command
 from tests.conftest import ROOT, Ended
 
 Command = Callable[..., Ended]
@@ -378,6 +385,9 @@ def test_a_file_of_pairs_is_recognized_and_described(tmp_path: Path, seqattn: Co
         "source: 13 different words; unknown: 64.71% with min_count: 2, 100.00% with min_count: 5"
         in lines
     )
+    # Each of the 17 words is one subword.
+    assert any(line.startswith("source: ") and line.endswith("subwords with unit: bpe, 1.00 per word")
+               for line in lines)  # fmt: skip
     assert "duplicates: 1 pairs; 1 further targets of a known source" in lines
     assert "suspicious: 1 with equal sides, 1 with more than 9 times as many words on one side" in (
         lines
@@ -408,3 +418,119 @@ def test_no_table_of_measurements_is_taken_for_pairs() -> None:
     found = [path.name for path in (ROOT / "tests/fixtures/real").iterdir()
              if path.is_file() and has_pairs_of_texts(str(path))]  # fmt: skip
     assert found == []
+
+
+# --- subwords -------------------------------------------------------------------------------------
+
+
+PAPER = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
+"""The words of Sennrich et al. 2016, algorithm 1."""
+LETTERS = ["e", "w", "▁", "s", "t", "l", "o", "n", "d", "i", "r"]  # 17, 16, 16, 9, 9, 7, 7, ...
+
+
+def marked(words: dict[str, int]) -> dict[str, int]:
+    return {mark_word(word): count for word, count in words.items()}
+
+
+def test_subwords_are_learned_as_in_the_paper_and_joined_to_words() -> None:
+    """es and est occur 9 times, lo and low 7 times, and the begin of low 7 times."""
+    learned = learn_subwords(marked(PAPER), 16)
+    assert learned == [*LETTERS, "es", "est", "lo", "low", "▁low"]
+    space = Tokens((*SPECIAL, *learned), "bpe")
+    assert space.split("lowest  rest") == ["▁low", "est", "▁", "r", "est"]
+    numbers = space.numbers(space.split("lowest  rest"), ends=True)
+    assert space.text(numbers) == "lowest rest" and UNKNOWN not in numbers
+    found = space.symbols_of(space.numbers(space.split("zlow"), ends=False))
+    assert found == ["▁", "<unknown>", "low"]
+    assert space.split("a▁b") == ["▁", "a", "\ufffd", "b"]  # no word begins inside a word
+    assert Tokens.from_plain(space.as_plain()).split("lowest") == space.split("lowest")
+
+
+def test_sizes_and_counts_limit_the_subwords() -> None:
+    assert learn_subwords(marked(PAPER), 3) == ["e", "w", "▁"]
+    assert learn_subwords({}, 3) == []
+    assert learn_subwords({"▁": 3}, 3) == ["▁"]
+    # Characters that occur less than 4 times are in no subword, not even within a frequent word.
+    found = learn_subwords(marked(PAPER | {"lox": 3}), 30, min_count=4)
+    assert sorted(found[:8]) == sorted("▁ewstlon") and not any("x" in one for one in found)
+    assert "▁newest" in found and "▁low" in found
+    assert learn_subwords({"▁a▅b": 9}, 9)[:4] == ["a", "b", "▁", "▅"]
+    assert learn_subwords(marked(PAPER), 30) == learn_subwords(marked(PAPER), 30)
+
+
+def test_words_are_split_as_sentencepiece_splits_them() -> None:
+    """Hundreds of English words and their sounds, most of them not among the words that were
+    learned from, and words that are joined in an unusual order."""
+    text = (ROOT / "docs" / "text.md").read_text() + (ROOT / "README.md").read_text()
+    counts = Counter(map(mark_word, text.split()))
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=(f"{word}\t{count}" for word, count in counts.items()),
+        input_format="tsv", model_writer=model, model_type="bpe", vocab_size=600,
+        character_coverage=1.0, normalization_rule_name="identity", add_dummy_prefix=False,
+        remove_extra_whitespaces=False, minloglevel=2,
+    )  # fmt: skip
+    other = SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [other.id_to_piece(k) for k in range(3, len(other))]
+    letters = [piece for piece in pieces if len(piece) == 1]
+    joined = [piece for piece in pieces if len(piece) > 1]
+    ours = learn_subwords(counts, 597)
+    assert sorted(ours) == sorted(pieces) and ours[len(letters) :] == joined
+    space = Tokens((*SPECIAL, *ours), "bpe")
+    changelog = [*(ROOT / "CHANGELOG.md").read_text().split(), "aaaa" * 9, "ababab", "eseseses"]
+    words = {word for word in changelog if set(word) <= set(letters)}
+    assert len(words) > 500
+    for word in words:
+        assert space.split(word) == other.encode(mark_word(word), out_type=str), word
+
+
+def test_pairs_have_the_same_parts_with_subwords(tmp_path: Path) -> None:
+    path = many(tmp_path)
+    sides = {"source": {"unit": "bpe", "max_size": 40}, "target": {"unit": "bpe", "max_size": 40}}
+    split = {"validation": 40, "test": 40}
+    data, words = split_of(path, split=split, **sides), split_of(path, split=split)
+    assert len(data.train.source_space.symbols) == 44
+    for name in ("train", "validation", "test"):
+        assert list(getattr(data, name).ids) == list(getattr(words, name).ids)
+        assert texts_of(getattr(data, name)) == texts_of(getattr(words, name)) or name != "train"
+    assert any("40 subwords; unknown: 0.00% in training" in note for note in data.notes)
+    longest = int(data.train.source_lengths.max())
+    short = split_of(path, split=split, max_length=longest - 1, **sides)
+    parts = short.train, short.validation, short.test
+    assert max(int(part.source_lengths.max()) for part in parts) < longest
+    left_out = sum(map(len, (data.train, data.validation, data.test))) - sum(map(len, parts))
+    assert left_out and any(
+        note.startswith(f"{left_out} pairs left out with more than {longest - 1} symbols")
+        for note in short.notes
+    )
+    with pytest.raises(DataError, match="the training part has no pairs"):
+        split_of(path, split=split, max_length=2, **sides)
+
+
+def test_words_like_reserved_symbols_have_subwords(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("a\tx<end> <end>\n" * 30)
+    data = whole_of(path, target={"unit": "bpe", "max_size": 99})
+    assert texts_of(data)[0][1] == "x<end> <end>" and UNKNOWN not in data.target
+
+
+def test_links_of_subwords_are_refused(tmp_path: Path) -> None:
+    for name in ("en", "de", "align"):
+        (tmp_path / f"train.{name}").write_text("0-0\n" * 9)
+    sides = {"target": {"unit": "bpe"}}
+    with pytest.raises(
+        DataError, match="has links between words or characters, but with unit: bpe"
+    ):
+        split_of(tmp_path / "train.{en,de,align}", **sides)
+    with pytest.raises(ValidationError, match="links between words or characters"):
+        config_of("pairs.tsv", alignment="links", **sides)
+
+
+def test_sentencepiece_is_named_if_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(UsageError, match=re.escape(install_command("text"))):
+        split_of(many(tmp_path), source={"unit": "bpe"})
+    space = Tokens((*SPECIAL, *"▁ab", "ab"), "bpe")
+    assert space.split("abb") == ["▁", "ab", "b"]  # only learning needs it

@@ -64,6 +64,8 @@ ADDRESSES = {
     "scipy": ["analysis.comparison"],
     "pyarrow": ["data"],
     "duckdb": ["data"],
+    "sentencepiece": ["data"],
+    "sacrebleu": ["data"],
     "filelock": ["runs.storage"],
     "jinja2": ["report"],
     "optuna": ["experiments.tuning"],

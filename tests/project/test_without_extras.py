@@ -20,7 +20,18 @@ from tests.conftest import ROOT, SMALL, Ended
 
 Command = Callable[..., Ended]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = {"data", "report", "tensorboard", "mlflow", "wandb", "tune", "export", "ray", "xarray"}
+EXTRAS = {
+    "data",
+    "report",
+    "tensorboard",
+    "mlflow",
+    "wandb",
+    "tune",
+    "export",
+    "ray",
+    "text",
+    "xarray",
+}
 MODULES = {
     re.split(r"[>=\[]", each)[0].lower() for name in EXTRAS
     for each in PROJECT["optional-dependencies"][name]

@@ -67,8 +67,9 @@ def load_splits(trained: LoadedModel) -> Splits:
         DataError: if the data cannot be read, or if a data file has changed since the training run.
     """
     config = trained.config
-    data = load_data(config.data, fits_scaling=config.training.start_from is None)
-    data = data.fitted_as(trained.spec.source, trained.spec.target)
+    spaces = trained.spec.source, trained.spec.target
+    fits_scaling = config.training.start_from is None
+    data = load_data(config.data, fits_scaling=fits_scaling, spaces=spaces).fitted_as(*spaces)
     check_data_unchanged(data.digests, trained.spec.digests, "since the training")
     return data
 
