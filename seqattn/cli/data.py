@@ -3,7 +3,8 @@ file formats."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -198,8 +199,10 @@ def check_command(
     """
     from seqattn.data.text_report import has_pairs_of_texts
 
-    if has_pairs_of_texts(str(file)):
-        _check_texts(str(file))
+    encoding = text.encoding or "utf-8"
+    if has_pairs_of_texts(str(file), encoding):
+        options = [*_options_given(columns, text), *(["--picture"] if picture else [])]
+        _check_texts(str(file), encoding, options)
         return
     from seqattn.data.inspect import inspect_file
     from seqattn.data.reading import name_origin
@@ -234,8 +237,33 @@ def check_command(
     show(report.section if folder is None else report.section.replace(str(file), str(folder)))
 
 
-def _check_texts(path: str) -> None:
-    """Print the description of a file with pairs of texts."""
+def _options_given(columns: ColumnOptions, text: TextOptions) -> list[str]:
+    """Return the options about tables that were given."""
+    names = {"table_layout": "layout"}
+    return [
+        f"--{names.get(one.name, one.name).replace('_', '-')}"
+        for options in (columns, text)
+        for one in fields(options)
+        if one.name != "encoding" and getattr(options, one.name) != one.default
+    ]
+
+
+def _check_texts(path: str, encoding: str, options: Sequence[str]) -> None:
+    """Print the description of a file with pairs of texts.
+
+    Args:
+        path: the file.
+        encoding: its encoding.
+        options: the options about tables that were given.
+
+    Raises:
+        UsageError: if there are such options.
+    """
+    if options:
+        raise UsageError(
+            f"{options[0]}: is about tables of numbers, but {path} has pairs of texts. Leave it"
+            " out."
+        )
     import sys
 
     from tqdm import tqdm
@@ -245,7 +273,7 @@ def _check_texts(path: str) -> None:
     from seqattn.data.text_report import describe_pairs, section_of
 
     notes = list[str]()
-    pairs = read_pairs(Text(path=path), path, notes)
+    pairs = read_pairs(Text(path=path, encoding=encoding), path, notes)
     with tqdm(pairs, "pairs", unit="", leave=False, disable=not sys.stderr.isatty()) as bar:
         lines = list(describe_pairs(path, bar))
     end_on_closed_pipe()
@@ -254,7 +282,7 @@ def _check_texts(path: str) -> None:
     for line in lines:
         show(line)
     show("\nTo train on it, put this into a config:\n")
-    show(section_of(path))
+    show(section_of(path, encoding))
 
 
 def _show_report(file: Path, report: FileReport) -> None:

@@ -537,9 +537,9 @@ class Text(Section):
     """Name of the task, or `file` for your own sequences."""
     path: FileName
     """A file of pairs: TSV (.tsv, .txt), CSV, JSON Lines or Parquet, text also compressed (.gz,
-    .xz). Two parallel files of lines have a name with braces, such as `train.{en,de}`; a third name
-    in the braces is a file of alignments. `shipped:cmudict` is a file of this package. If
-    `validation_path` and `test_path` are set, `path` is only the training part."""
+    .xz, .zst). Two parallel files of lines have a name with braces, such as `train.{en,de}`; a
+    third name in the braces is a file of alignments. `shipped:cmudict` is a file of this package.
+    If `validation_path` and `test_path` are set, `path` is only the training part."""
     validation_path: FileName | None = None
     """Path of the validation part. `null` means the share `split.validation` of `path`."""
     test_path: FileName | None = None

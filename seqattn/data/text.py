@@ -41,12 +41,15 @@ from seqattn.data.files import check_file
 from seqattn.data.sequences import Integers, Sequences
 from seqattn.data.spaces import Space
 from seqattn.data.spec import Splits
+from seqattn.data.tables.connection import read_lines
 from seqattn.data.text_sides import FinishedSide, ReadSide, finish_side
 from seqattn.data.tokens import SPECIAL, Links
 from seqattn.data.windows import RowRanges, WindowNames, Windows
 from seqattn.errors import DataError, counted
 from seqattn.rng import rng_for
 
+COMPRESSED = (".gz", ".xz", ".zst")
+"""Suffixes of compressed text files."""
 SHIPPED = {"shipped:cmudict": Path(__file__).parent / "shipped" / "cmudict.tsv.xz"}
 """Files of pairs that the package contains."""
 MAX_IN_MEMORY = 2**22
@@ -110,7 +113,8 @@ def _open_binary(path: Path) -> Iterator[BinaryIO]:
 
 
 def _lines(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of a text file without their ends and without a byte order mark.
+    """Yield the lines of a text file without their ends and without a byte order mark. A file that
+    begins with the byte order mark of UTF-16 is UTF-16.
 
     Raises:
         DataError: if a line is not text in the given encoding.
@@ -120,8 +124,16 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
     except LookupError:
         raise DataError(f"data.encoding: {encoding!r} is no encoding that Python knows.") from None
     number = 0
+    if path.suffix.lower() == ".zst":
+        if name != "utf-8":
+            raise DataError(f"{path}: a file .zst must be UTF-8. Unpack it first: zstd -d")
+        yield from read_lines(path)
+        return
     with _open_binary(path) as file:
         try:
+            if name == "utf-8" and file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                name = encoding = "utf-16"
+            file.seek(0)
             if name.startswith(("utf-16", "utf-32")):  # a line end is not one byte
                 with io.TextIOWrapper(file, encoding, newline="\n") as text:
                     for line in text:
@@ -164,7 +176,7 @@ def read_pairs(config: Text, path: str, note: list[str]) -> Iterator[Pair]:
 def _open_rows(path: Path, encoding: str) -> tuple[Iterator[tuple[int, Any]], bool]:
     """Return the numbered rows of a file, and whether they are objects with names instead of
     cells."""
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".xz")]
+    suffixes = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in COMPRESSED]
     match suffixes[-1:]:
         case [".jsonl" | ".ndjson"]:
             return _json_lines(path, encoding), True
@@ -197,8 +209,13 @@ def _parallel_pairs(files: Sequence[Path], encoding: str) -> Iterator[Pair]:
 
 
 def _csv_rows(path: Path, encoding: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the numbered cells of rows. A comma separates cells, or a semicolon or a tab if the
+    first line has no comma."""
     lines = _lines(path, encoding)
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
+    first = next(lines, "")
+    delimiter = next((sign for sign in ",;\t" if sign in first), ",")
+    content = (f"{line}\n" for line in itertools.chain([first], lines))
+    reader = csv.reader(content, delimiter=delimiter, strict=True)
     try:
         for row in reader:
             if row:

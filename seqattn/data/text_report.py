@@ -17,6 +17,7 @@ from seqattn.config import Text
 from seqattn.data.subwords import DEFAULT_SIZE, learn_subwords, mark_word, split_word
 from seqattn.data.text import (
     BRACES,
+    COMPRESSED,
     SHIPPED,
     Pair,
     first_columns,
@@ -34,17 +35,17 @@ MAX_RATIO = 9
 MIN_COUNTS = (2, 5)
 
 
-def has_pairs_of_texts(path: str) -> bool:
+def has_pairs_of_texts(path: str, encoding: str = "utf-8") -> bool:
     """Return whether a file has pairs of texts: if it is one of several parallel files, or if its
     records have the texts `source` and `target` or two texts only, none of them a number or a
     date."""
     if BRACES.search(path) or path in SHIPPED:
         return True
-    if not any(path.lower().removesuffix(end).endswith(SUFFIXES) for end in (".gz", ".xz", "")):
+    if not any(path.lower().removesuffix(end).endswith(SUFFIXES) for end in (*COMPRESSED, "")):
         return False
     try:
-        config = Text(path=path)
-        columns = [name.strip().lower() for name in first_columns(path)]
+        config = Text(path=path, encoding=encoding)
+        columns = [name.strip().lower() for name in first_columns(path, encoding)]
         sample = list(islice(read_pairs(config, path, []), SAMPLED_PAIRS))
     except DataError:
         return False
@@ -161,9 +162,10 @@ def _quantiles(lengths: array[int], unit: str) -> str:
     return f"{found.min():,} to {found.max():,} {unit}, median {middle:,}, 95% at most {high:,}"
 
 
-def section_of(path: str) -> str:
+def section_of(path: str, encoding: str) -> str:
     """Return the section `data` of a config that trains on a file of pairs."""
     lines = ("kind: text", f"path: {json.dumps(path, ensure_ascii=False)}",
+             *([] if encoding == "utf-8" else [f"encoding: {encoding}"]),
              "# source: {unit: bpe}  # subwords, if many words are rare",
              "# target: {unit: bpe}")  # fmt: skip
     return "\n  ".join(("data:", *lines))

@@ -131,6 +131,31 @@ def test_encodings(tmp_path: Path) -> None:
         pairs_of(path, encoding="utf-99")
 
 
+def test_zstandard_utf_16_and_other_separators(tmp_path: Path, seqattn: Command) -> None:
+    text = "".join(f"{a}\t{b}\n" for a, b in WORDS)
+    path = tmp_path / "a.tsv.zst"
+    lines = tmp_path / "a.csv"
+    lines.write_text(text)
+    duckdb.sql(f"COPY (SELECT * FROM read_csv('{lines}', delim='\t', header=false)) TO '{path}'"
+               " (HEADER false, DELIM '\t', COMPRESSION zstd, FORMAT csv)")  # fmt: skip
+    assert pairs_of(path) == WORDS
+    with pytest.raises(DataError, match="Unpack it first"):
+        pairs_of(path, encoding="cp1252")
+    for name, separator, encoding in (("b.csv", ";", "utf-8"), ("c.csv", "\t", "utf-8"),
+                                      ("d.tsv", "\t", "utf-16")):  # fmt: skip
+        path = tmp_path / name
+        path.write_bytes(text.replace("\t", separator).encode(encoding))
+        assert pairs_of(path) == WORDS
+    path = tmp_path / "e.tsv"
+    path.write_bytes("caf\xe9\tKaffee\nna\xefve\tnaiv\n".encode("latin-1"))
+    done = seqattn("data", "check", path, "--encoding", "latin-1")
+    assert done.code == 0, done.err
+    assert "encoding: latin-1" in done.out
+    done = seqattn("data", "check", path, "--encoding", "latin-1", "--series", "x")
+    assert done.code == 2
+    assert "--series: is about tables of numbers" in done.err
+
+
 def test_unicode_forms_scripts_and_letters(tmp_path: Path) -> None:
     """NFD and NFC are the same symbols; right-to-left and CJK texts are as they are."""
     path = tmp_path / "pairs.tsv"
