@@ -18,11 +18,13 @@ from seqattn.analysis.evaluation.forced_weights import ForcedRows, ForecastOverr
 from seqattn.analysis.evaluation.inputs import InputReader, input_config, join_sources
 from seqattn.analysis.evaluation.texts import read_sources
 from seqattn.cli.output import discard_stdout, note, write_data
+from seqattn.config import Text
 from seqattn.data import Sequences
 from seqattn.data.chunk import Chunk
 from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
 from seqattn.data.reading import Reading
 from seqattn.data.sequences import Floats
+from seqattn.data.text import read_texts
 from seqattn.data.writing import (
     ForecastSteps,
     TableWriter,
@@ -308,6 +310,35 @@ def lines_of(path: Path | None) -> tuple[Iterator[str], str, bool]:
             raise DataError(f"{name}: is not UTF-8 text ({error.reason}).") from None
 
     return lines(), name, is_pipe and sys.stdin.isatty()
+
+
+def read_pairs(trained: LoadedModel, path: Path, overrides: Sequence[str] | None) -> Sequences:
+    """Read the pairs of texts of a file as sources and targets of a model of symbols.
+
+    Args:
+        trained: the model.
+        path: the file, as in `data.path` of a text.
+        overrides: the values of the option `--set`.
+
+    Raises:
+        DataError: if the file cannot be read, or has no usable pair.
+        UsageError: if there are overrides, or if the file is standard input.
+    """
+    if overrides:
+        raise UsageError(f"--set {overrides[0]}: pairs of texts are read as in the training.")
+    if str(path) == "-":
+        raise UsageError("--input -: pairs of texts are read from a file.")
+    config, (source, target), notes = trained.config.data, trained.spec.tokens, list[str]()
+    if not isinstance(config, Text):  # a generated task, as `seqattn data sample` writes it
+        sides = {
+            name: {"unit": "character" if space.unit == "character" else "word"}
+            for name, space in (("source", source), ("target", target))
+        }
+        config = Text.model_validate({"path": "-", "max_length": 10_000, **sides})
+    part = read_texts(config, str(path), (source, target), notes)
+    for line in notes:
+        note(f"{path}: {line}.")
+    return part
 
 
 def first_lines(

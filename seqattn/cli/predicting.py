@@ -368,8 +368,9 @@ def evaluate_command(
     """Compare the errors of a run with baselines.
 
     The command forecasts the test sequences of RUN, or your own sequences (--input). The first
-    steps of your own sequences are the source, and the other steps are the true target. For test
-    sequences, the command also prints the noise floor if it is known.
+    steps of your own sequences are the source, and the other steps are the true target. If RUN was
+    trained on symbols, the file has pairs of texts. For test sequences, the command also prints the
+    noise floor if it is known.
     """
     import json
 
@@ -385,7 +386,9 @@ def evaluate_command(
     _, trained = open_run(run)
     data = load_splits(trained)
     part, input_file = data.test, source.input_file
-    if input_file is not None:
+    if input_file is not None and trained.spec.target.symbols:
+        part = inputs.read_pairs(trained, input_file, source.reading)
+    elif input_file is not None:
         part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
     trained.spec.note_lengths(part.source_lengths, part.target_lengths, note)
     found = decoding.decoding()

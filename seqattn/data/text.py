@@ -509,6 +509,7 @@ def load_texts(config: Text, spaces: tuple[Space, Space] | None = None) -> Split
     pairs.source.known, pairs.target.known = spaces or (None, None)
     sides = [finish_side(pairs.source, part), finish_side(pairs.target, part)]
     part = _leave_out_long(config, pairs, sides, part)
+    _check_parts(config, part)
     places = [np.flatnonzero(part == k) for k in range(3)]
     hashes = np.frombuffer(pairs.hashes, dtype=np.int64)
     again = int(np.isin(hashes[part > 0], hashes[part == 0]).sum())
@@ -530,6 +531,34 @@ def load_texts(config: Text, spaces: tuple[Space, Space] | None = None) -> Split
     return Splits(
         train, validation, test, notes=tuple(notes), digests=tuple(digests), fitted_on=fitted_on
     )
+
+
+def read_texts(config: Text, path: str, spaces: tuple[Space, Space], notes: list[str]) -> Sequences:
+    """Read all pairs of a file in the spaces of a model.
+
+    Args:
+        config: the section `data`, without its paths and its split.
+        path: the file.
+        spaces: the spaces with the vocabularies of source and target.
+        notes: a list to which notes about the reading are added.
+
+    Raises:
+        DataError: if the file cannot be read as the config says, or if it has no usable pair.
+    """
+    config = config.model_copy(update={"path": path, "validation_path": None, "test_path": None})
+    pairs = _read(config, notes)
+    pairs.source.known, pairs.target.known = spaces
+    part = np.full(len(pairs.lines), 2, dtype=np.int8)
+    sides = [finish_side(pairs.source, part), finish_side(pairs.target, part)] if len(part) else []
+    if sides:
+        part = _leave_out_long(config, pairs, sides, part)
+    notes += _left_out_notes(pairs)
+    if not (part == 2).any():
+        raise DataError(f"{path}: has no usable pair of texts.")
+    for side, name in zip(sides, ("sources", "targets"), strict=True):
+        if unknown := round(side.unknown[2] * side.lengths.sum()):
+            notes.append(f"unknown to the model: {counted(unknown, 'symbol')} of the {name}")
+    return _part(sides, _Numbers(pairs.lines), np.flatnonzero(part == 2), pairs.links)
 
 
 def _check_parts(config: Text, part: NDArray[np.int8]) -> None:
@@ -554,11 +583,7 @@ def _leave_out_long(
     config: Text, pairs: _Pairs, sides: Sequence[FinishedSide], part: NDArray[np.int8]
 ) -> NDArray[np.int8]:
     """Return the part (N,) of each pair, with -1 for pairs whose words are few enough, but whose
-    subwords are more than `max_length`.
-
-    Raises:
-        DataError: if no pair of a part is left.
-    """
+    subwords are more than `max_length`."""
     is_long = np.maximum(sides[0].lengths, sides[1].lengths - 1) > config.max_length
     if not is_long.any():
         return part
@@ -566,9 +591,7 @@ def _leave_out_long(
     path = (config.path, config.validation_path, config.test_path)[pairs.part[first]]
     place = f"{path}, line {pairs.lines[first]}"
     pairs.leave_out(_too_long(config), place, int(is_long.sum()))
-    part = np.where(is_long, np.int8(-1), part)
-    _check_parts(config, part)
-    return part
+    return np.where(is_long, np.int8(-1), part)
 
 
 def _digest(files: Sequence[Path]) -> str:
@@ -585,7 +608,11 @@ def _size_notes(pairs: _Pairs, places: Sequence[Integers]) -> list[str]:
     """Return a note on the number of pairs in each part, and one on the pairs of each reason to
     leave them out."""
     sizes = (f"{len(one):,} {name} pairs" for one, name in zip(places, PARTS, strict=True))
-    return ["; ".join(sizes)] + [
+    return ["; ".join(sizes), *_left_out_notes(pairs)]
+
+
+def _left_out_notes(pairs: _Pairs) -> list[str]:
+    return [
         f"{counted(count, 'pair')} left out with {reason}, the first in {first}"
         for reason, (count, first) in pairs.left_out.items()
     ]

@@ -127,7 +127,7 @@ def finish_side(side: ReadSide, part: NDArray[np.int8]) -> FinishedSide:
         row_of = np.repeat(np.arange(one.start, one.start + len(part[one])), new_lengths[one])
         rows.append(np.unique(row_of[(found == UNKNOWN) & (part_of > 0)]))
     texts = _texts(side, raw, starts, lengths, np.concatenate(rows)) if side.has_texts else None
-    unknown /= np.bincount(part, weights=new_lengths, minlength=3)
+    unknown /= np.maximum(np.bincount(part, weights=new_lengths, minlength=3), 1)
     side.numbers = array("i")
     shares = tuple(unknown.tolist())
     return FinishedSide(space, values[:, None], new_starts, new_lengths, shares, texts)

@@ -111,8 +111,7 @@ def test_unknown_symbols_and_empty_lines_are_named(
 
 
 @pytest.mark.parametrize(
-    "command", [["report"], ["export", "--output", "x.onnx"],
-                ["evaluate", "--input", "x.csv"]],
+    "command", [["report"], ["export", "--output", "x.onnx"]],
     ids=lambda command: command[0],
 )  # fmt: skip
 def test_commands_that_show_vectors_refuse_symbols(
@@ -214,6 +213,31 @@ def pairs_with_links(part: Sequences) -> Iterator[tuple[tuple[str, str], set[tup
     for source, n, target, links in rows:
         texts = part.source_space.text(source[:n]), part.target_space.text(target)
         yield texts, {tuple(map(int, one)) for one in zip(*links, strict=True)}
+
+
+def test_pairs_are_evaluated(run: RunFolder, seqattn: Command) -> None:
+    """The test part, written to a file and read again, with one word unknown and one long pair."""
+    sets = [option for one in ("n_train=1500", "n_validation=60", "n_test=80")
+            for option in ("--set", f"data.{one}")]  # fmt: skip
+    done = seqattn("data", "sample", "grammar", "--part", "test", "--output", "test.tsv", *sets)
+    assert done.code == 0, done.err
+    done = seqattn("evaluate", run.path, "--input", "test.tsv", "--json")
+    assert done.code == 0, done.err
+    scored, measures = json.loads(done.out), run.read_summary()["measures"]
+    for name in ("exact_match", "symbol_error_rate", "perplexity"):
+        assert scored["measures"][name] == pytest.approx(measures[name], rel=1e-5)
+    with Path("test.tsv").open("a") as file:
+        file.write("the xyz\twa\t\n\twa\t\n")
+    done = seqattn("evaluate", run.path, "--input", "test.tsv")
+    assert done.code == 0, done.err
+    assert "unknown to the model: 1 symbol of the sources" in done.err
+    assert "1 pair left out with an empty side" in done.err
+    for words, message in ((["--set", "data.time=t"], "read as in the training"),
+                           ([], "81 sequences of test.tsv")):  # fmt: skip
+        done = seqattn("evaluate", run.path, "--input", "test.tsv", *words)
+        assert message in done.out + done.err
+    Path("none.tsv").write_text("source\ttarget\n\tb\n")
+    assert "has no usable pair" in seqattn("evaluate", run.path, "--input", "none.tsv").err
 
 
 def test_the_doctor_compares_errors_of_symbols(run: RunFolder, seqattn: Command) -> None:
