@@ -517,13 +517,17 @@ class TextSide(Section):
 class TextSplit(Section):
     """The split of pairs of texts into a training, a validation and a test part."""
 
-    by: Literal["source", "pair", "group"] = "source"
+    by: Literal["source", "stem", "pair", "group"] = "source"
     """What is split. With `source`, all pairs with the same source are in one part, and with
-    `group`, all pairs with the same value in the column `data.group`."""
+    `group`, all pairs with the same value in the column `data.group`. With `stem`, all pairs whose
+    sources differ only in a final `s`, `'s` or `s'` are in one part, as English plurals and
+    possessives."""
     validation: Annotated[int | float, Field(gt=0, le=1e9)] = 0.1
-    """Share of the validation part, or, from 1 on, the number of its sources, pairs or groups."""
+    """Share of the validation part, or, from 1 on, the number of its sources, stems, pairs or
+    groups."""
     test: Annotated[int | float, Field(gt=0, le=1e9)] = 0.1
-    """Share of the test part, or, from 1 on, the number of its sources, pairs or groups."""
+    """Share of the test part, or, from 1 on, the number of its sources, stems, pairs or
+    groups."""
     seed: Seed = 0
     """Seed of the split. A source is in the same part in every file with the same seed and the same
     sources."""

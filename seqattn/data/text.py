@@ -48,6 +48,8 @@ from seqattn.data.windows import RowRanges, WindowNames, Windows
 from seqattn.errors import DataError, counted
 from seqattn.rng import rng_for
 
+STEM_END = re.compile(r"(?<=\w)('s|s'?)$")
+"""The end of an English plural or possessive."""
 COMPRESSED = (".gz", ".xz", ".zst")
 """Suffixes of compressed text files."""
 SHIPPED = {"shipped:cmudict": Path(__file__).parent / "shipped" / "cmudict.tsv.xz"}
@@ -405,8 +407,10 @@ def has_control(text: str) -> bool:
 def _key_of(config: Text, pair: Pair) -> int:
     """Return 64 bits that depend on what the split keeps together. Sources that differ only in case
     or in white space are kept together, so that the parts are the same with every unit."""
-    by = {"source": pair.source, "pair": str(pair.line), "group": pair.group}[config.split.by]
+    by = {"pair": str(pair.line), "group": pair.group}.get(config.split.by, pair.source)
     text = " ".join(unicodedata.normalize("NFC", by).lower().split())
+    if config.split.by == "stem":
+        text = STEM_END.sub("", text)
     digest = hashlib.blake2b(f"{config.split.seed}\0{text}".encode(), digest_size=8).digest()
     return int.from_bytes(digest)
 

@@ -257,6 +257,20 @@ def test_parts_are_disjoint(tmp_path: Path, by: str) -> None:
     assert list(again.train.ids) != list(data.train.ids)
 
 
+def test_words_of_a_stem_are_in_one_part(tmp_path: Path) -> None:
+    path = tmp_path / "words.tsv"
+    names = [f"w{chr(97 + k % 26)}{chr(97 + k // 26)}t" for k in range(200)]
+    ends = ("", "s", "'s", "s'")
+    path.write_text("".join(f"{name}{end}\tx\n" for name in names for end in ends))
+    split = {"by": "stem", "validation": 20, "test": 30}
+    data = load_data(config_of(path, split=split, source={"unit": "character"}))
+    stems = [{source[:4] for source, _ in texts_of(part)}
+             for part in (data.train, data.validation, data.test)]  # fmt: skip
+    assert [len(one) for one in stems] == [150, 20, 30]
+    assert len(set.union(*stems)) == 200
+    assert len(data.test) == 30 * len(ends)
+
+
 def test_the_split_depends_on_neither_case_nor_unit_nor_path(tmp_path: Path) -> None:
     """The word of each part is the same in runs that are compared."""
     path, other = tmp_path / "a.tsv", tmp_path / "b.tsv"
