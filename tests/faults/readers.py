@@ -1,4 +1,4 @@
-"""Random bytes into every reader: config, data, checkpoint, metrics, arrays.
+"""Random bytes into every reader: config, data, pairs of texts, checkpoint, metrics, arrays.
 
 What is read must be read, or refused with an error of ours; anything else is a failure. Half of the
 inputs are good files with bytes changed, cut out, doubled or put in; some are nothing but noise.
@@ -6,7 +6,9 @@ inputs are good files with bytes changed, cut out, doubled or put in; some are n
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import sys
 import tempfile
 import time
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tests.faults import Tally
 from tests.faults.processes import nurtured
@@ -33,9 +36,9 @@ training: {epochs: 2, batch_size: 8, teacher_forcing: {probability: 0.5}}
 
 def good_files(home: Path) -> dict[str, bytes]:
     """A small file of every kind, by name."""
-    from seqattn.config import Squares, resolve
+    from seqattn.config import Grammar, Squares, resolve
     from seqattn.data import load_data
-    from seqattn.data.writing import write_sequences
+    from seqattn.data.writing import write_pairs, write_sequences
     from seqattn.experiments import train_one
     from seqattn.runs import RunFolder
 
@@ -52,12 +55,22 @@ def good_files(home: Path) -> dict[str, bytes]:
     for path in (folder.best, folder.last, folder.metrics, folder.predictions, folder.attention):
         found[path.name] = path.read_bytes()
     assert isinstance(folder, RunFolder)
+    pairs = write_pairs(load_data(Grammar(n_train=40)).train)[0]
+    rows = [line.split("\t") for line in pairs.decode().splitlines()]
+    records = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+    found["pairs.tsv"] = pairs
+    found["pairs.csv"] = pairs.replace(b"\t", b";")
+    found["pairs.jsonl"] = "\n".join(map(json.dumps, records)).encode()
+    found["pairs.tsv.gz"], found["pairs.tsv.xz"] = gzip.compress(pairs), lzma.compress(pairs)
+    pd.DataFrame(records).to_parquet(home / "pairs.parquet")
+    found["pairs.parquet"] = (home / "pairs.parquet").read_bytes()
     return found
 
 
 def reader_of(name: str) -> Callable[[Path], Any]:
     """What reads a file of that name."""
-    from seqattn.config import resolve
+    from seqattn.config import Text, resolve
+    from seqattn.data import load_data
     from seqattn.data.files import read_chunks
     from seqattn.data.reading import Reading
     from seqattn.runs import RunFolder
@@ -73,6 +86,8 @@ def reader_of(name: str) -> Callable[[Path], Any]:
             return read_arrays
         case "best.safetensors" | "last.safetensors":
             return load_model
+        case _ if name.startswith("pairs"):
+            return lambda path: load_data(Text(path=str(path), alignment="links"))
         case _:
             return lambda path: [len(piece) for piece in read_chunks(path, Reading())]
 
