@@ -220,6 +220,8 @@ def _draw_maps(
         as_grid=as_grid,
     )  # fmt: skip
     run_pictures.save(figure, target)
+    if lacking := run_pictures.characters_without_font(figure):
+        note(f"No installed font has {lacking}; boxes take their place.")
     if left_out:
         note(f"{left_out} Choose with --layer and --head.")
     note(f"Drew {target}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -347,9 +348,14 @@ def _set_ticks(
 def _longest_turned_name(
     names: Sequence[tuple[Sequence[str] | None, Sequence[str] | None]],
 ) -> int:
-    """Return the number of letters of the longest symbol below turned columns."""
+    """Return the number of letters of the longest symbol below turned columns. A wide letter counts
+    twice."""
     long_names = [columns for _, columns in names if columns and is_turned(columns)]
-    return max((len(name) for columns in long_names for name in columns), default=0)
+    return max((_letters(name) for columns in long_names for name in columns), default=0)
+
+
+def _letters(name: str) -> int:
+    return len(name) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in name)
 
 
 def is_turned(names: Sequence[str]) -> bool:

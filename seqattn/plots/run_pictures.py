@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from numpy.typing import NDArray
 
 from seqattn.data.tokens import SPECIAL
@@ -25,7 +26,7 @@ from seqattn.plots import (
 )
 from seqattn.plots.attention import MAP_AXES, Layout, index_offsets
 from seqattn.plots.paths import Details
-from seqattn.plots.style import FORMATS, as_gif
+from seqattn.plots.style import FORMATS, as_gif, fonts_with, lacking_characters
 from seqattn.plots.texts import shown_symbols, texts_figure
 from seqattn.runs import RunFolder
 from seqattn.runs.array_files import sequence_titles, symbol_texts
@@ -40,6 +41,7 @@ WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self
 STRIP_EPOCHS = 8  # number of columns in a picture of an attention history
 MAX_STRIP_SEQUENCES = 4
 MAX_FRAMES = 60
+MAX_CHARACTERS = 10  # number of characters without a font that a message shows
 
 
 def draw_run(folder: RunFolder) -> Generator[Path]:
@@ -67,6 +69,13 @@ def figure_of_run(folder: RunFolder, path: Path) -> Figure:
 def save(figure: Figure, path: Path) -> None:
     """Write a figure to a path that the user chose. The ending of the path selects the format."""
     write_output(path, as_bytes(figure, picture_ending(path)))
+
+
+def characters_without_font(figure: Figure) -> str:
+    """Return the first characters of a figure that no installed font has; "" if there are none."""
+    texts = "".join(str(text.get_text()) for text in figure.findobj(Text))
+    found = [one for one in lacking_characters(texts) if not fonts_with(one)]
+    return " ".join(found[:MAX_CHARACTERS]) + " ..." * (len(found) > MAX_CHARACTERS)
 
 
 def picture_ending(path: Path) -> str:

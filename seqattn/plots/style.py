@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
@@ -93,11 +93,43 @@ def as_bytes(figure: Figure, ending: str = "png") -> bytes:
             assert isinstance(text, Text)
             if not (label := text.get_text()).isprintable():
                 text.set_text(_escape_control(label))
+            if not label.isascii() and (more := fonts_with(lacking_characters(label))):
+                text.set_fontfamily([*text.get_fontfamily(), *more])
         with warnings.catch_warnings():
-            # A character that the font lacks is drawn as a box.
+            # A character that all fonts lack is drawn as a box.
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
             figure.savefig(buffer, format=ending, dpi=DPI, metadata=no_date[ending])
     return buffer.getvalue()
+
+
+def lacking_characters(text: str) -> str:
+    """Return the characters of a text that the font of all figures lacks, each once."""
+    known = _characters_of(findfont(FontProperties()))
+    return "".join(
+        one for one in dict.fromkeys(text) if one.isprintable() and ord(one) not in known
+    )
+
+
+def fonts_with(characters: str) -> list[str]:
+    """Return the names of installed fonts that have the characters, as far as there are any."""
+    return list(dict.fromkeys(font for font in map(_font_with, characters) if font is not None))
+
+
+@functools.cache
+def _font_with(character: str) -> str | None:
+    """Return the name of the first installed font that has a character."""
+    fonts = sorted(fontManager.ttflist, key=lambda font: (font.name, font.fname))
+    return next((font.name for font in fonts if ord(character) in _characters_of(font.fname)), None)
+
+
+@functools.cache
+def _characters_of(path: str) -> frozenset[int]:
+    """Return the code points that a font has, without those that stand for a missing one."""
+    try:
+        found = frozenset(get_font(path).get_charmap())
+    except (OSError, RuntimeError):  # a font that was removed, or that matplotlib cannot read
+        return frozenset()
+    return frozenset() if "LastResort" in path else found
 
 
 def as_gif(figures: Iterable[Figure], seconds: float = 0.4) -> bytes:
