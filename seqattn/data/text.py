@@ -48,8 +48,9 @@ from seqattn.data.windows import RowRanges, WindowNames, Windows
 from seqattn.errors import DataError, counted
 from seqattn.rng import rng_for
 
-STEM_END = re.compile(r"(?<=\w)('s|s'?)$")
-"""The end of an English plural or possessive."""
+STEM_ENDS = re.compile(r"(?<=\w)['’]s?$"), re.compile(r"(?<=\w)s$")
+"""The end of an English possessive, and of a plural. Both are left out, so that boss and
+boss's have the same stem."""
 COMPRESSED = (".gz", ".xz", ".zst")
 """Suffixes of compressed text files."""
 SHIPPED = {"shipped:cmudict": Path(__file__).parent / "shipped" / "cmudict.tsv.xz"}
@@ -410,7 +411,8 @@ def _key_of(config: Text, pair: Pair) -> int:
     by = {"pair": str(pair.line), "group": pair.group}.get(config.split.by, pair.source)
     text = " ".join(unicodedata.normalize("NFC", by).lower().split())
     if config.split.by == "stem":
-        text = STEM_END.sub("", text)
+        for end in STEM_ENDS:
+            text = end.sub("", text)
     digest = hashlib.blake2b(f"{config.split.seed}\0{text}".encode(), digest_size=8).digest()
     return int.from_bytes(digest)
 

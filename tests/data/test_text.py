@@ -260,7 +260,7 @@ def test_parts_are_disjoint(tmp_path: Path, by: str) -> None:
 def test_words_of_a_stem_are_in_one_part(tmp_path: Path) -> None:
     path = tmp_path / "words.tsv"
     names = [f"w{chr(97 + k % 26)}{chr(97 + k // 26)}t" for k in range(200)]
-    ends = ("", "s", "'s", "s'")
+    ends = ("", "s", "'s", "s'", "s's", "s’")
     path.write_text("".join(f"{name}{end}\tx\n" for name in names for end in ends))
     split = {"by": "stem", "validation": 20, "test": 30}
     data = load_data(config_of(path, split=split, source={"unit": "character"}))
