@@ -24,7 +24,6 @@ from seqattn.data.chunk import Chunk
 from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
 from seqattn.data.reading import Reading
 from seqattn.data.sequences import Floats
-from seqattn.data.text import read_texts
 from seqattn.data.writing import (
     ForecastSteps,
     TableWriter,
@@ -324,6 +323,8 @@ def read_pairs(trained: LoadedModel, path: Path, overrides: Sequence[str] | None
         DataError: if the file cannot be read, or has no usable pair.
         UsageError: if there are overrides, or if the file is standard input.
     """
+    from seqattn.data.text import read_texts
+
     if overrides:
         raise UsageError(f"--set {overrides[0]}: pairs of texts are read as in the training.")
     if str(path) == "-":

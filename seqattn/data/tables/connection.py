@@ -125,7 +125,12 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def remove_folders() -> None:
-    """Remove the temporary folders of this process, but not those of the process that forked it."""
+    """Close the database of this process and remove its temporary folders, but not those of the
+    process that forked it. A database that is still open when the interpreter ends prints every
+    object of its bindings."""
+    if (database := _databases.pop(os.getpid(), None)) is not None:
+        database.close()
+    del database
     for folder, process in _folders:
         if process == os.getpid():
             shutil.rmtree(folder, ignore_errors=True)
