@@ -27,7 +27,6 @@ from seqattn.experiments.contract.case import (
     NotApplicableError,
     S,
     T,
-    place_of,
     probes_of,
     tensor_difference,
 )
@@ -303,10 +302,9 @@ def _compare_gradients(
         difference = tensor_difference(gradient, expected[name])
         worst = max(worst, difference.value)
         if not difference.is_equal:
-            place = place_of(difference.index, ["index"] * gradient.dim())
             raise CheckFailedError(
-                f"The gradient of {name} ({place}) in run {k + 1} of {RUNS} stacked runs differs by"
-                f" {difference.value:.2g} from the run alone: the parameter is not used with its"
+                f"The gradient of {name} {difference.index} in run {k + 1} of {RUNS} stacked runs"
+                f" differs by {difference} from the run alone: the parameter is not used with its"
                 f" leading axis, {RUN_REMEDY}"
             )
     return worst
