@@ -68,11 +68,6 @@ def check_task_shapes(config: Config) -> str:
             f"Sequence {n + 1} has {part.target_lengths[n]} target steps. A target needs at least"
             " 1 step."
         )
-    if part.ideal is not None and part.ideal.shape != part.target.shape:
-        raise CheckFailedError(
-            f"`ideal` has the shape {part.ideal.shape}, and the target {part.target.shape}. Return"
-            " the target without noise, in the same shape."
-        )
     S, T = part.source_steps, part.target_steps
     return f"up to {S} source steps and {T} target steps"
 
