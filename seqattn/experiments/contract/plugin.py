@@ -43,7 +43,6 @@ from seqattn.experiments.contract.model_checks import (
     check_weights,
 )
 from seqattn.experiments.contract.training_checks import (
-    EPOCHS,
     check_export,
     check_gradients,
     check_resume,
@@ -68,7 +67,7 @@ USES: tuple[Combination, ...] = (
 )  # fmt: skip
 COPY_TASK = ("data.kind=copy", "data.length=5", "data.min_length=2")
 SIZES = (
-    "data.n_train=24", "data.n_validation=8", "data.n_test=8", f"training.epochs={EPOCHS}",
+    "data.n_train=24", "data.n_validation=8", "data.n_test=8", "training.epochs=2",
     "training.batch_size=8",
 )  # fmt: skip
 
