@@ -84,7 +84,7 @@ def pruned_after(earlier: list[tuple[int, float]], epochs: int, loss: float) -> 
         epochs: number of epochs of the trial.
         loss: its loss in each epoch.
     """
-    pruner = trials.build_pruner(Training(epochs=epochs), are_comparable=True)
+    pruner = trials.build_pruner(Training(epochs=epochs), varies_epochs=False)
     study = optuna.create_study(pruner=pruner)
     for count, value in earlier:
         trial = study.ask()
@@ -111,31 +111,17 @@ def test_a_fifth_of_the_epochs_is_rounded_up(epochs: int, first: int) -> None:
     assert pruned_after([(epochs, 0.1)] * 5, epochs, 1.0) == first
 
 
-COSINE, LINEAR = "{kind: cosine}", "{schedule: linear}"
-SCHEDULE, FORCING = "training.learning_rate_schedule", "training.teacher_forcing"
-
-
 @pytest.mark.parametrize(
-    ("sets", "texts", "comparable"),
+    ("text", "varies"),
     [
-        ((), ("training.epochs=3,6",), True),
-        ((), ("training.epochs=uniform(3,6)",), True),
-        ((), (RATE,), True),
-        ((f"{SCHEDULE}={COSINE}",), (RATE,), True),
-        ((f"{SCHEDULE}={COSINE}",), ("training.epochs=3,6",), False),
-        ((), ("training.epochs=3,6", f"{SCHEDULE}={{kind: none}},{COSINE}"), False),
-        ((), ("training.epochs=3,6", f"{SCHEDULE}={{kind: step}},{COSINE}"), False),
-        ((), ("training.epochs=3,6", f"{FORCING}={{probability: 1.0}},{LINEAR}"), False),
-        ((f"{SCHEDULE}={COSINE}",), ("training.epochs=3,6", f"{SCHEDULE}.over_epochs=2,4"), True),
-        ((f"{SCHEDULE}={COSINE}",), ("training.epochs=3,6", f"{SCHEDULE}.over_epochs=2,null"),
-         False),
-        ((), ("training.epochs=3,6", f"{SCHEDULE}={{kind: none}},{{kind: step}}"), True),
-        ((), ("training={epochs: 3},{epochs: 6, learning_rate_schedule: {kind: cosine}}",), False),
-        ((), ("training={epochs: 3},{epochs: 6}",), True),
-        ((), ("training={epochs: 3},{epochs: 3, learning_rate_schedule: {kind: cosine}}",), True),
+        ("training.epochs=3,6", True),
+        ("training.epochs=uniform(3,6)", True),
+        ("training={epochs: 3},{epochs: 6}", True),
+        ("training.learning_rate_schedule={kind: none},{kind: cosine}", False),
+        (RATE, False),
     ],
-)  # fmt: skip
-def test_trials_are_comparable_if_no_searched_schedule_spans_different_numbers_of_epochs(
-    sets: tuple[str, ...], texts: tuple[str, ...], comparable: bool, tmp_path: Path
+)
+def test_trials_have_one_number_of_epochs_unless_it_is_searched(
+    text: str, varies: bool, tmp_path: Path
 ) -> None:
-    assert trials.are_comparable(wanted(tmp_path, *texts, sets=sets)) is comparable
+    assert wanted(tmp_path, text).varies_epochs is varies
