@@ -165,33 +165,21 @@ def _check_same_comparison(path: Path, comparison: ComparisonPlan) -> None:
             f"{path}: exists and is not the folder of a comparison (no readable {MANIFEST_NAME})."
             f" Nothing in it was changed. Choose another --name. ({error})"
         ) from None
-    new = json.loads(json.dumps(comparison.as_plain()))["variants"]
-    old = stored.get("variants", {})
-    if isinstance(old, dict):
-        old, new = (
-            {name: {**config, "plugins": None} for name, config in variants.items()}
-            for variants in (old, new)
-        )
+    plain = json.loads(json.dumps(comparison.as_plain()))
+    old, new = (
+        {name: {**config, "plugins": None} for name, config in each["variants"].items()}
+        for each in (stored, plain)
+    )
     resampled = bool(stored.get("resample_data", False))
-    if old == new:
-        if resampled == comparison.resample_data:
-            return
-        stored_data, new_data, option = (
-            ("data of its own", "the same data", "--resample-data") if resampled
-            else ("the same data", "data of its own", "--fixed-data")
-        )  # fmt: skip
-        raise UsageError(
-            f"{path}: contains a comparison in which each seed has {stored_data}, but this"
-            f" command gives each seed {new_data}. Nothing in it was changed. Continue it with"
-            f" {option}, or choose another --name."
-        )
-    if set(old) != set(new):
-        names, new_names = (", ".join(sorted(variants)) for variants in (old, new))
-        difference = f"its variants are {names}, and those of this command {new_names}"
+    if old.keys() != new.keys():
+        change = f"variants: {', '.join(sorted(old))} -> {', '.join(sorted(new))}"
+    elif changed := [name for name in sorted(new) if old[name] != new[name]]:
+        change = f"the config of {', '.join(changed)} differs"
+    elif resampled != comparison.resample_data:
+        change = f"it needs the option {'--resample-data' if resampled else '--fixed-data'}"
     else:
-        changed = ", ".join(name for name in sorted(new) if old[name] != new[name])
-        difference = f"the config of {changed} differs"
+        return
     raise UsageError(
-        f"{path}: contains another comparison: {difference}. Nothing in it was changed. Choose"
-        " another --name."
+        f"{path}: contains another comparison: {change}. Nothing in it was changed. Choose another"
+        " --name."
     )

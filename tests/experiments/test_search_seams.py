@@ -3,7 +3,6 @@ few trials reached, and losses that do not differ."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,17 +33,19 @@ def test_a_search_does_not_continue_with_a_changed_plugin(tmp_path: Path) -> Non
     asked, folder = wanted(tmp_path, RATE), tmp_path / "found"
     before = search_module.search_identity(with_plugin(asked, "/a/my.py", "1"))
     folder.mkdir()
-    search_module.write_manifest(folder, before, {"study": "1", **before})
+    stored = {"study": "1", **before}
+    search_module.write_manifest(folder, before, stored)
     changed = search_module.search_identity(with_plugin(asked, "/a/my.py", "2"))
     with pytest.raises(UsageError) as caught:
-        search_module.check_folder(folder, changed)
+        search_module.write_manifest(folder, changed, stored)
     assert f"SHA-256 of the plugins: ['{'1' * 64}'] -> ['{'2' * 64}']" in str(caught.value)
     with pytest.raises(UsageError, match="SHA-256 of the plugins: .* -> none"):
-        search_module.check_folder(folder, search_module.search_identity(asked))
-    (folder / "tune.json").write_text(json.dumps({"study": "1", **before}))
+        search_module.write_manifest(folder, search_module.search_identity(asked), stored)
+    with pytest.raises(UsageError, match="the study of the folder is not in this --storage"):
+        search_module.write_manifest(folder, before, {**stored, "study": "2"})
     for path in ("/b/my.py", "/a/renamed.py"):  # the same content at another place
         same = search_module.search_identity(with_plugin(asked, path, "1"))
-        assert search_module.check_folder(folder, same) is not None
+        search_module.write_manifest(folder, same, stored)
 
 
 # --- the importance of keys -------------------------------------------------------------------
