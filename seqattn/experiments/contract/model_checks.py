@@ -107,8 +107,7 @@ def _check_zero_on_padding(case: ContractCase, found: AttentionMap) -> None:
         place = worst.at("sequence", "head", "target step", "source step")
         raise CheckFailedError(
             f"A source step of padding gets the weight {place}: the mask is"
-            " missing. Apply `keep` before the normalization: scores ="
-            " mask_scores(scores, keep) sets the scores of padding to -inf."
+            " missing. Apply mask_scores(scores, keep) before the normalization."
         )
 
 
@@ -136,8 +135,7 @@ def _check_sums(case: ContractCase, found: AttentionMap) -> str:
             f"The weights of a row sum to {total} instead of"
             f" {'more than 0 and at most ' if found.meaning == 'partial' else ''}1"
             f" ({place_of(worst.index, axes)}): the normalization runs over the wrong axis, or the"
-            " mask is applied after the normalization. Mask the scores first, and normalize over"
-            " the last axis."
+            " mask is applied after the normalization."
         )
     return "rows sum to at most 1" if found.meaning == "partial" else "rows sum to 1"
 
@@ -213,22 +211,18 @@ def _padding_mistake(case: ContractCase) -> str:
     if leak is None:
         return (
             "the values in the padding have no effect, but their number has. The mechanism reads"
-            " the length of the array. Count valid steps with `keep` or `source_lengths`."
+            " the length of the array."
         )
     probe, effect = leak
     number = f"`{probe.name}` changes by {effect} at a valid step if only padding changes"
     remedy = {
-        "score": "A method of the score combines source steps, padding included, for example with"
-        " a mean, a norm or a softmax over the source axis. A score gets no mask: compute the score"
-        " of each source step alone, and leave the rest to the normalizer, which gets `keep`.",
-        "normalizer": "Scores of padding reach the weights of valid steps. Apply `keep` before the"
-        " normalization, with mask_scores(scores, keep), and not to its result.",
-        "location": "Pass `keep` to the normalizer, and count only valid steps, as"
-        " valid_lengths(keep, scores) does.",
-        "cell": "The cell is stepped over padding, or returns the state of the last step of the"
-        " array. Return last_valid(states, lengths) as the last state.",
-        "model": "Replace the padding of the source (source.masked_fill(~keep, 0)), and mask every"
-        " sum over source steps.",
+        "score": "A method of the score combines source steps, padding included. A score gets no"
+        " mask: leave that to the normalizer, which gets `keep`.",
+        "normalizer": "Scores of padding reach the weights of valid steps: `keep` is not applied"
+        " before the normalization.",
+        "location": "The normalizer does not get `keep`, or steps of padding are counted.",
+        "cell": "The cell is stepped over padding. Return last_valid(states, lengths).",
+        "model": "A sum over source steps is not masked with `keep`.",
     }[case.part]
     return f"{number}. {remedy}"
 
@@ -250,9 +244,8 @@ def check_batch(case: ContractCase) -> str:
     raise CheckFailedError(
         "The forecast of a sequence depends on its batch: it changes by up to"
         f" {difference.at('sequence', 'step')} if the other"
-        f" sequences are removed.{''.join(changed[:1])} The mechanism combines sequences, for"
-        " example with a mean, a maximum or a batch normalization over the axis N. Reduce over"
-        " other axes only."
+        f" sequences are removed.{''.join(changed[:1])} The mechanism combines sequences,"
+        " for example with a mean over the axis N."
     )
 
 
@@ -364,8 +357,8 @@ def _mixed_steps(case: ContractCase) -> str:
         if not effect.is_equal:
             return (
                 f"`{probe.name}` of an earlier step changes by {effect} if only the last"
-                " step changes. The method combines decoder steps, for example with a mean or a"
-                " softmax over the axis T. Compute each step from its own query."
+                " step changes. The method combines decoder steps, such as with a mean over the"
+                " axis T."
             )
     return ""
 
@@ -464,9 +457,8 @@ def check_state(case: ContractCase) -> str:
         )
     if stored:
         raise CheckFailedError(
-            f"A forecast changes {len(stored)} attributes: the module keeps state.{where} Stored"
-            " tensors are missing in checkpoints and are shared by all callers. Return values"
-            " instead of storing them."
+            f"A forecast changes {len(stored)} attributes: the module keeps state.{where} Return"
+            " values instead of storing them."
         )
     for name, tensor in model.state_dict().items():
         if not torch.equal(tensor, before[name]):
@@ -541,19 +533,10 @@ def _check_probe(probe: Probe, words: str, size: float, *, is_model: bool) -> No
 
 def _finite_mistake(size: float) -> str:
     if size == 0:
-        return (
-            "The likely mistake is a division by a norm or a sum that is 0, or log or sqrt of 0."
-            " Add a small number to the denominator, or clamp it."
-        )
+        return "The likely mistake is a division by a norm or a sum that is 0, or log of 0."
     if size > 1:
-        return (
-            "The likely mistake is exp of a large number. Subtract the largest number first, as"
-            " softmax and logsumexp do."
-        )
-    return (
-        "The likely mistake is log or sqrt of a negative number, a division by 0, or an operation"
-        " on scores of -inf, as at padding: 0 times -inf is NaN in a gradient."
-    )
+        return "The likely mistake is exp of a large number; softmax subtracts the largest first."
+    return "The likely mistake is log of a negative number, a division by 0, or 0 times -inf."
 
 
 # --- scale ----------------------------------------------------------------------------------------
@@ -588,7 +571,7 @@ def check_scale(case: ContractCase) -> str:
                 f" with {key}: {WIDTHS[0]} to {wide:.2g} with {key}: {WIDTHS[1]}, for queries and"
                 f" keys of unit variance, and the largest of {KEYS} weights is {peak:.2f} on"
                 " average, so the softmax saturates before training. The likely mistake is a"
-                " missing division by sqrt(K), where K is the width."
+                " missing division by sqrt(K)."
             )
     return "standard deviation of the scores: " + ", ".join(measured)
 

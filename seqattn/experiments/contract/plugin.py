@@ -166,9 +166,8 @@ def check_modes(case: ContractCase) -> str:
     raise CheckWarningError(
         f"In train mode, forecasts differ from eval mode by up to"
         f" {difference.at('sequence', 'step')}, without random numbers. Training steps use"
-        " train mode. Validation, tests, predictions and exports use eval mode. If the mechanism"
-        " should be the same in both modes, do not read `self.training`. Noise that only training"
-        " steps have needs no mode: draw it from `rng`, which is None everywhere else."
+        " train mode. Validation, tests, predictions and exports use eval mode. If both modes"
+        " should be the same, do not read `self.training`."
     )
 
 

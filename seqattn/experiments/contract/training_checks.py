@@ -49,9 +49,8 @@ LARGE_STEP = 0.5
 """Size of the change of a tensor that shows whether the tensor has any effect."""
 MIN_EFFECT = 1e-7
 RUN_REMEDY = (
-    f"(R, ...) with R = {RUNS}. Use seqattn.Linear, and LearnedVector.broadcast_to for vectors, and"
-    " count axes from the last axis (-1); in a cell, use seqattn.recurrent_term and"
-    " seqattn.axis_of_features(weight)."
+    f"(R, ...) with R = {RUNS}. Use seqattn.Linear, LearnedVector.broadcast_to and, in a cell,"
+    " seqattn.recurrent_term, and count axes from the last axis (-1)."
 )
 NAN_GRADIENT = (
     "The likely mistake is an operation on scores of -inf, as at padding: 0 times -inf is NaN in a"
@@ -118,9 +117,8 @@ class GradientTest:
                 raise CheckFailedError(
                     f"{name}: the step is not differentiable: the gradient is exactly 0, and so are"
                     f" small differences, but a change by {2 * LARGE_STEP:g} changes the result by"
-                    f" {effect:.3g}. The likely mistake is a step function, such as round, sign,"
-                    " argmax or a comparison. Use a smooth function, or a straight-through"
-                    " gradient: soft + (hard - soft).detach()."
+                    f" {effect:.3g}. The likely mistake is a step function, such as round or"
+                    " argmax; soft + (hard - soft).detach() has a gradient."
                 )
         return error
 
@@ -131,7 +129,7 @@ class GradientTest:
         if gradient is None or not gradient.any():
             mistake = (
                 "the step is not differentiable: no gradient reaches it. The likely mistake is"
-                " detach(), .data, torch.no_grad(), .item() or a conversion to NumPy."
+                " detach(), torch.no_grad() or .item()."
             )
         else:
             mistake = (
