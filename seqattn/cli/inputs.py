@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from seqattn.data.files import COMPRESSED_SUFFIXES, file_format
 from seqattn.data.reading import Reading
 from seqattn.data.sequences import Floats
 from seqattn.data.writing import (
+    LINKS_COLUMN,
     ForecastSteps,
     TableWriter,
     forecast_arrays,
@@ -297,21 +299,27 @@ def lines_of(path: Path | None) -> tuple[Iterator[str], str, bool]:
     whether a person types the lines."""
 
     is_pipe = path is None or str(path) == "-"
+    is_typed = is_pipe and sys.stdin.isatty()
     name = "standard input" if is_pipe else str(path)
 
     def lines() -> Iterator[str]:
         try:
-            with sys.stdin if path is None or is_pipe else path.open(encoding="utf-8-sig") as file:
-                yield from file
+            if path is not None and not is_pipe:
+                with path.open(encoding="utf-8-sig") as file:
+                    yield from file
+            elif is_typed or not hasattr(sys.stdin, "buffer"):
+                yield from sys.stdin
+            else:  # read like a file, whatever the encoding of the terminal is
+                yield from io.TextIOWrapper(sys.stdin.buffer, "utf-8-sig")
         except OSError as error:
             raise DataError(f"{name}: {error.strerror}.") from None
         except UnicodeDecodeError as error:
             raise DataError(f"{name}: is not UTF-8 text ({error.reason}).") from None
 
-    return lines(), name, is_pipe and sys.stdin.isatty()
+    return lines(), name, is_typed
 
 
-def read_pairs(trained: LoadedModel, path: Path, overrides: Sequence[str] | None) -> Sequences:
+def pairs_of_file(trained: LoadedModel, path: Path, overrides: Sequence[str] | None) -> Sequences:
     """Read the pairs of texts of a file as sources and targets of a model of symbols.
 
     Args:
@@ -323,7 +331,7 @@ def read_pairs(trained: LoadedModel, path: Path, overrides: Sequence[str] | None
         DataError: if the file cannot be read, or has no usable pair.
         UsageError: if there are overrides, or if the file is standard input.
     """
-    from seqattn.data.text import read_texts
+    from seqattn.data.text import first_columns, load_pairs
 
     if overrides:
         raise UsageError(f"--set {overrides[0]}: pairs of texts are read as in the training.")
@@ -335,10 +343,16 @@ def read_pairs(trained: LoadedModel, path: Path, overrides: Sequence[str] | None
             name: {"unit": "character" if space.unit == "character" else "word"}
             for name, space in (("source", source), ("target", target))
         }
-        config = Text.model_validate({"path": "-", "max_length": 10_000, **sides})
-    part = read_texts(config, str(path), (source, target), notes)
+        config = Text.model_validate(
+            {"path": "-", "max_length": 10_000, "alignment": LINKS_COLUMN, **sides}
+        )
+    if config.alignment not in (None, *first_columns(str(path), config.encoding)):
+        notes.append(f"has no column {config.alignment!r}, so there are no known links")
+        config = config.model_copy(update={"alignment": None})
+    config = config.model_copy(update={"group": None})
+    part = load_pairs(config, str(path), (source, target), notes)
     for line in notes:
-        note(f"{path}: {line}.")
+        note(f"{line}." if line.startswith(str(path)) else f"{path}: {line}.")
     return part
 
 

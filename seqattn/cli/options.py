@@ -98,6 +98,10 @@ class DecodingOptions:
         """
         from seqattn.models.decoding import Decoding
 
+        if self.beam == 1 and self.length_penalty != DecodingOptions.length_penalty:
+            raise UsageError("--length-penalty needs --beam 2 or more.")
+        if self.temperature is None and self.sampling_seed != DecodingOptions.sampling_seed:
+            raise UsageError("--sampling-seed needs --temperature.")
         return Decoding(
             self.beam, self.length_penalty, n_best, self.temperature, self.sampling_seed
         )

@@ -387,7 +387,7 @@ def evaluate_command(
     data = load_splits(trained)
     part, input_file = data.test, source.input_file
     if input_file is not None and trained.spec.target.symbols:
-        part = inputs.read_pairs(trained, input_file, source.reading)
+        part = inputs.pairs_of_file(trained, input_file, source.reading)
     elif input_file is not None:
         part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
     trained.spec.note_lengths(part.source_lengths, part.target_lengths, note)

@@ -111,8 +111,8 @@ class Search:
 
     @property
     def varies_epochs(self) -> bool:
-        """Whether the number of epochs is searched."""
-        return EPOCHS in self.paths
+        """Whether the number of epochs, or the section that contains it, is searched."""
+        return not {"training", EPOCHS}.isdisjoint(self.paths)
 
     @property
     def paths(self) -> tuple[str, ...]:

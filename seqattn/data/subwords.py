@@ -57,8 +57,8 @@ def split_word(word: str, rank: Mapping[str, int]) -> list[str]:
 
 
 def join_subwords(subwords: Iterable[str]) -> str:
-    """Return subwords as text."""
-    return "".join(subwords).replace(WORD_BEGIN, " ").removeprefix(" ")
+    """Return subwords as text. A `WORD_BEGIN` without a word leaves no space."""
+    return " ".join(filter(None, "".join(subwords).split(WORD_BEGIN)))
 
 
 def learn_subwords(counts: Mapping[str, int], size: int, min_count: int = 1) -> list[str]:

@@ -51,6 +51,8 @@ from seqattn.rng import rng_for
 STEM_ENDS = re.compile(r"(?<=\w)['’]s?$"), re.compile(r"(?<=\w)s$")
 """The end of an English possessive, and of a plural. Both are left out, so that boss and
 boss's have the same stem."""
+HEAD_LINES = 20
+"""Number of lines that show which character separates cells."""
 COMPRESSED = (".gz", ".xz", ".zst")
 """Suffixes of compressed text files."""
 SHIPPED = {"shipped:cmudict": Path(__file__).parent / "shipped" / "cmudict.tsv.xz"}
@@ -212,19 +214,41 @@ def _parallel_pairs(files: Sequence[Path], encoding: str) -> Iterator[Pair]:
 
 
 def _csv_rows(path: Path, encoding: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the numbered cells of rows. A comma separates cells, or a semicolon or a tab if the
-    first line has no comma."""
+    """Yield the numbered cells of rows."""
     lines = _lines(path, encoding)
-    first = next(lines, "")
-    delimiter = next((sign for sign in ",;\t" if sign in first), ",")
-    content = (f"{line}\n" for line in itertools.chain([first], lines))
-    reader = csv.reader(content, delimiter=delimiter, strict=True)
+    head = list(itertools.islice(lines, HEAD_LINES))
+    content = (f"{line}\n" for line in itertools.chain(head, lines))
+    reader = csv.reader(content, delimiter=_delimiter(path, head), strict=True)
     try:
         for row in reader:
             if row:
                 yield reader.line_num, [cell.removesuffix("\n") for cell in row]
     except csv.Error as error:
         raise DataError(f"{path}: line {reader.line_num}: {error}.") from None
+
+
+def _delimiter(path: Path, head: list[str]) -> str:
+    """Return the character that separates the cells of a CSV file: a comma, a semicolon or a tab.
+
+    Args:
+        path: the file.
+        head: its first lines.
+
+    Raises:
+        DataError: if more than one of them may be meant.
+    """
+    found = []
+    for sign in ",;\t":
+        counts = {len(row) for row in csv.reader((f"{line}\n" for line in head), delimiter=sign)}
+        if len(counts - {0}) == 1 and max(counts) > 1:
+            found.append(sign)
+    if len(found) > 1:
+        signs = " or ".join(map(repr, found))
+        raise DataError(
+            f"{path}: {signs} may separate the cells. Put the cells in quotation marks, or use tabs"
+            " in a file .tsv."
+        )
+    return found[0] if found else ","
 
 
 def _table_pairs(
@@ -539,7 +563,7 @@ def load_texts(config: Text, spaces: tuple[Space, Space] | None = None) -> Split
     )
 
 
-def read_texts(config: Text, path: str, spaces: tuple[Space, Space], notes: list[str]) -> Sequences:
+def load_pairs(config: Text, path: str, spaces: tuple[Space, Space], notes: list[str]) -> Sequences:
     """Read all pairs of a file in the spaces of a model.
 
     Args:

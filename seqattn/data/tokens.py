@@ -118,6 +118,7 @@ class Tokens(Space):
         digest = hashlib.sha256("\n".join(self.symbols).encode()).hexdigest()
         return {
             f"data.{side}.unit": self.unit,
+            f"data.{side}.lowercase": self.lowercase,
             f"the vocabulary of the {side}": f"{len(self.symbols)} symbols, SHA-256 {digest[:12]}",
         }
 

@@ -23,6 +23,8 @@ from seqattn.data.tokens import Tokens
 from seqattn.errors import DataError, UsageError, install_command
 
 TEXT_FORMATS = ("csv", "tsv")
+LINKS_COLUMN = "links"
+"""The column of known links in files of pairs."""
 WRITTEN_ROWS = "rows_to_write"
 TYPES = {"O": "VARCHAR", "i": "BIGINT", "M": "TIMESTAMP", "f": "DOUBLE"}
 DAY, SECOND = 86_400_000_000, 1_000_000
@@ -518,7 +520,7 @@ def write_pairs(part: Sequences) -> tuple[bytes, str]:
         for source, n, target in zip(part.source, part.source_lengths, part.target, strict=True)
     ]
     if part.links is not None:
-        columns, keys = [*columns, "links"], f"{keys}  alignment: links\n"
+        columns, keys = [*columns, LINKS_COLUMN], f"{keys}  alignment: {LINKS_COLUMN}\n"
         for row, of_row in zip(rows, part.links, strict=True):
             links = zip(*(one.tolist() for one in of_row), strict=True)
             row.append(" ".join(f"{s}{'-' if sure else 'p'}{t}" for t, s, sure in links))

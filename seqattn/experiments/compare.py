@@ -19,11 +19,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from seqattn.analysis.comparison.checks import check_variants
-from seqattn.analysis.comparison.reading import collect_result, find_seed_folders
-from seqattn.analysis.comparison.result import ComparisonResult, VariantResult
+from seqattn.analysis.comparison.reading import read_comparison
+from seqattn.analysis.comparison.result import ComparisonResult
 from seqattn.analysis.comparison.tables import write_tables
-from seqattn.config import as_plain
 from seqattn.config.comparing import ComparisonPlan
 from seqattn.errors import CheckpointError, FolderLockedError, Interrupted, UsageError
 from seqattn.experiments import Callbacks, Launch, ray_cluster, train_many
@@ -86,7 +84,7 @@ def run_comparison(
                 interrupted.exit_code - 128,
                 f"saved to {path}; run the same command again to continue.",
             ) from None
-        result = _collect_result(path, comparison)
+        result = read_comparison(path)
         seeds = {seed for variant in result.variants for seed in variant.folders}
         if earlier := sorted(seeds - set(comparison.seeds)):
             callbacks.message(
@@ -97,28 +95,6 @@ def run_comparison(
             (path / PAGE).unlink(missing_ok=True)  # the report shows the old numbers
         comparison_pictures.draw_comparison(result)
         return result
-
-
-def _collect_result(path: Path, comparison: ComparisonPlan) -> ComparisonResult:
-    """Collect the results of all seeds in the folder.
-
-    `read_comparison` returns the same result, but always checks that all runs belong to the
-    comparison. This function checks this only if the folder contains seeds of earlier commands.
-    """
-    folders = {
-        variant.name: find_seed_folders(path / variant.name) for variant in comparison.variants
-    }
-    if any(seed not in comparison.seeds for by_seed in folders.values() for seed in by_seed):
-        check_variants(path / MANIFEST_NAME, comparison.as_plain()["variants"], folders,
-                       resampled=comparison.resample_data)  # fmt: skip
-    results = [
-        VariantResult.read(variant.name, folders[variant.name], variant.series, variant.at)
-        for variant in comparison.variants
-    ]
-    sections = {variant.name: as_plain(variant.config.data) for variant in comparison.variants}
-    return collect_result(
-        path, results, sections, comparison.along, resampled=comparison.resample_data
-    )
 
 
 @contextlib.contextmanager
@@ -165,33 +141,21 @@ def _check_same_comparison(path: Path, comparison: ComparisonPlan) -> None:
             f"{path}: exists and is not the folder of a comparison (no readable {MANIFEST_NAME})."
             f" Nothing in it was changed. Choose another --name. ({error})"
         ) from None
-    new = json.loads(json.dumps(comparison.as_plain()))["variants"]
-    old = stored.get("variants", {})
-    if isinstance(old, dict):
-        old, new = (
-            {name: {**config, "plugins": None} for name, config in variants.items()}
-            for variants in (old, new)
-        )
+    plain = json.loads(json.dumps(comparison.as_plain()))
+    old, new = (
+        {name: {**config, "plugins": None} for name, config in each["variants"].items()}
+        for each in (stored, plain)
+    )
     resampled = bool(stored.get("resample_data", False))
-    if old == new:
-        if resampled == comparison.resample_data:
-            return
-        stored_data, new_data, option = (
-            ("data of its own", "the same data", "--resample-data") if resampled
-            else ("the same data", "data of its own", "--fixed-data")
-        )  # fmt: skip
-        raise UsageError(
-            f"{path}: contains a comparison in which each seed has {stored_data}, but this"
-            f" command gives each seed {new_data}. Nothing in it was changed. Continue it with"
-            f" {option}, or choose another --name."
-        )
-    if set(old) != set(new):
-        names, new_names = (", ".join(sorted(variants)) for variants in (old, new))
-        difference = f"its variants are {names}, and those of this command {new_names}"
+    if old.keys() != new.keys():
+        change = f"variants: {', '.join(sorted(old))} -> {', '.join(sorted(new))}"
+    elif changed := [name for name in sorted(new) if old[name] != new[name]]:
+        change = f"the config of {', '.join(changed)} differs"
+    elif resampled != comparison.resample_data:
+        change = f"it needs the option {'--resample-data' if resampled else '--fixed-data'}"
     else:
-        changed = ", ".join(name for name in sorted(new) if old[name] != new[name])
-        difference = f"the config of {changed} differs"
+        return
     raise UsageError(
-        f"{path}: contains another comparison: {difference}. Nothing in it was changed. Choose"
-        " another --name."
+        f"{path}: contains another comparison: {change}. Nothing in it was changed. Choose another"
+        " --name."
     )

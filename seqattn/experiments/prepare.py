@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from seqattn.config import PATH_KEYS, Config, as_plain, as_value, config_differences
+from seqattn.config import Config, as_plain, as_value, config_differences
 from seqattn.config.plugins import plugin_changes
 from seqattn.data import Splits, fixed_shape, load_data
 from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, ridge_work
@@ -186,21 +186,17 @@ def load_latest_checkpoint(job: Job) -> Job:
 
 def load_checkpoint(path: Path, job: Job) -> tuple[RunState, CheckpointFile]:
     """Read a checkpoint from which a job can continue, and return its state and the file. An error
-    about changed data lists up to five files, if a path in the config refers to several."""
+    about changed data names a file, if a path in the config refers to several."""
     file = read_training(path)
     check_resumable(job.folder, file.config, job.config, file.epoch)
     try:
         check_data_unchanged(job.spec.digests, file.spec.digests, "since the training began")
     except DataError as error:
         before, now = job.folder.read_data_files(), job.data.digests_by_file
-        found = [
-            f"{name} is"
-            f" {'missing' if name not in now else 'new' if name not in before else 'another'}"
-            for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)
-        ] if before and now else []  # fmt: skip
-        more = f", and {len(found) - 5} more" if len(found) > 5 else ""
-        files = f" In {getattr(job.config.data, 'path', '')}: {', '.join(found[:5])}{more}."
-        raise DataError(f"{error}{files if found else ''}") from None
+        names = sorted({name for name, _ in before.items() ^ now.items()})
+        known = bool(before and now and names)
+        files = f" Changed files: {len(names)}, such as {names[0]}." if known else ""
+        raise DataError(f"{error}{files}") from None
     _check_vocabularies(file, job)
     return restore_state(file, job.new_model()), file
 
@@ -235,27 +231,15 @@ def check_resumable(folder: RunFolder, before: Config, config: Config, epoch: in
     if "training.epochs" in changed:
         old, new = changed["training.epochs"]
         lines += [
-            f"training.epochs: {old} -> {new}, and {key} depends on the number of epochs, so"
-            " the finished epochs would have been different (over_epochs fixes its duration)"
+            f"training.epochs: {old} -> {new}, on which {key} depends (over_epochs fixes that)"
             for key in config.training.keys_spanning_all_epochs()
         ]
     if config.training.epochs < epoch:
-        lines.append(
-            f"training.epochs: {epoch} epochs are finished, but only {config.training.epochs}"
-            " are requested"
-        )
+        lines.append(f"training.epochs: {epoch} are finished -> {config.training.epochs}")
     if lines:
-        harmless = [
-            f"{k}: {old} -> {new}" for k, (old, new) in changed.items()
-            if k in MUTABLE_ON_RESUME and k not in ("name", *PATH_KEYS)  # not in checkpoints
-            and not any(line.startswith(f"{k}: ") for line in lines)
-        ]  # fmt: skip
-        if harmless:
-            lines.append(f"(allowed changes: {'; '.join(harmless)})")
         raise ConfigError(
-            f"{folder.path}: cannot be resumed with another config. These changes would result"
-            " in a different run. Use the old values, or start another run with --name, which can"
-            " begin with the best weights of this run (--set"
+            f"{folder.path}: cannot be resumed with another config. Use the old values, or start"
+            " another run with its best weights (--name NAME --set"
             f" training.start_from={shlex.quote(str(folder.path))}):",
             lines,
         )
@@ -290,9 +274,8 @@ def with_starting_points(jobs: Sequence[Job]) -> list[Job]:
         if before and before["run"] == start.run and before["sha256"] != start.record["sha256"]:
             raise CheckpointError(
                 f"{job.folder.path}: was started with other weights than {path} has now (SHA-256"
-                f" {before['sha256'][:12]}... before, {start.record['sha256'][:12]}... now), and"
-                " has no checkpoint of its own. Restore the weights, or start again with"
-                " --overwrite."
+                f" {before['sha256'][:12]}... -> {start.record['sha256'][:12]}...). Start again"
+                " with --overwrite."
             )
         _check_fits(start, job)
         return replace(job, start=start)
@@ -327,8 +310,7 @@ def _source_path(job: Job) -> Path:
     if seeds and seed not in seeds:
         raise CheckpointError(
             f"training.start_from: {path} has no run with seed {seed}, only with"
-            f" {', '.join(map(str, sorted(seeds)))}. Each seed starts from the run with its own"
-            " seed. To start from one run, give its folder."
+            f" {', '.join(map(str, sorted(seeds)))}. Give the folder of one run."
         )
     return path / f"seed-{seed}" if seeds else path
 

@@ -191,19 +191,16 @@ def _replace_jobs(jobs: Sequence[Job], groups: Sequence[Sequence[Job]]) -> list[
 
 
 def _show_ended_runs(jobs: Sequence[Job], callbacks: Callbacks) -> None:
-    if epochs := [
-        job.summary["epochs"] for job in jobs
-        if job.summary and job.summary["stopped_early"]
+    stopped = sum(
+        bool(job.summary and job.summary["stopped_early"])
         and job.config.training.epochs > job.previous_epochs
-    ]:  # fmt: skip
+        for job in jobs
+    )
+    if stopped:
         path = jobs[0].folder.path if len(jobs) == 1 else jobs[0].folder.path.parent
-        which = (
-            f"{path}: stopped early at epoch {epochs[0]}" if len(jobs) == 1
-            else f"{len(epochs)} of {len(jobs)} runs stopped early"
-        )  # fmt: skip
         callbacks.message(
-            f"{which} (training.early_stopping), and more epochs do not continue what has stopped."
-            " To train the best weights further, start another run: --name NAME --set"
+            f"{stopped} of {len(jobs)} runs stopped early (training.early_stopping) and do not"
+            " continue. To train the best weights further, start another run: --name NAME --set"
             f" training.start_from={shlex.quote(str(path))}"
         )
     trained = sum(job.summary is not None for job in jobs)

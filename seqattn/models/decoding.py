@@ -19,6 +19,7 @@ beam size, M the number of results of a sequence, and V the size of the vocabula
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ from seqattn.rng import rng_for
 FIRST_RANK = 1e9
 """Subtracted from the scores of results without an end, so that they are only used if there are
 fewer ended results than asked for."""
+MIN_TEMPERATURE = 1e-3
+"""Smallest temperature of sampling."""
 MAX_SAMPLES = 1000
 """Largest number of samples of a sequence."""
 
@@ -60,6 +63,13 @@ class Decoding:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name, value in (("beam", self.beam), ("n_best", self.n_best), ("seed", self.seed)):
+            if not isinstance(value, int) or value < (name != "seed"):
+                raise UsageError(f"{name} {value!r}: expected a whole number, 1 or more.")
+        if self.temperature is not None and not MIN_TEMPERATURE <= self.temperature < math.inf:
+            raise UsageError(f"temperature {self.temperature}: expected {MIN_TEMPERATURE} or more.")
+        if not 0 <= self.length_penalty < math.inf:
+            raise UsageError(f"length_penalty {self.length_penalty}: expected 0 or more.")
         if self.temperature is not None and self.beam > 1:
             raise UsageError("--beam and --temperature exclude each other: search or sample.")
         if self.temperature is None and self.n_best > self.beam:

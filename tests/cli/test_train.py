@@ -141,7 +141,7 @@ def test_an_existing_run_is_refused_resumed_or_replaced(seqattn: Command, tmp_pa
     assert done.code == 2
     assert "cannot be resumed with another config" in done.err
     assert "seed: 23 -> 5" in done.err
-    assert "(allowed changes: training.epochs: 3 -> 9)" in done.err
+    assert "training.epochs: 3 -> 9" not in done.err
     assert tree(tmp_path) == before
     done = seqattn(*words, "--resume", "--set", "training.epochs=5")
     assert done.code == 0
@@ -177,7 +177,7 @@ def test_a_resume_leaves_nothing_of_before(seqattn: Command, tmp_path: Path) -> 
     before = tree(folder.path)
     done = seqattn(*words, "--resume", "--set", "training.epochs=2")
     assert done.code == 2
-    assert "training.epochs: 3 epochs are finished, but only 2 are requested" in done.err
+    assert "training.epochs: 3 are finished -> 2" in done.err
     assert tree(folder.path) == before
     done = seqattn(*words, "--resume", "--set", "training.epochs=4", "--set", "seed=23",
                    "--plots", "none")  # fmt: skip
@@ -192,7 +192,7 @@ def test_a_schedule_over_all_epochs_cannot_be_stretched(seqattn: Command, tmp_pa
     assert seqattn(*words).code == 0
     done = seqattn(*words, "--resume", "--set", "training.epochs=9")
     assert done.code == 2
-    assert "training.epochs: 3 -> 9, and training.learning_rate_schedule depends on" in done.err
+    assert "training.epochs: 3 -> 9, on which training.learning_rate_schedule depends" in done.err
 
 
 def test_a_folder_that_is_no_run_is_never_touched(seqattn: Command, tmp_path: Path) -> None:

@@ -224,6 +224,8 @@ def test_pairs_are_evaluated(run: RunFolder, seqattn: Command) -> None:
     done = seqattn("evaluate", run.path, "--input", "test.tsv", "--json")
     assert done.code == 0, done.err
     scored, measures = json.loads(done.out), run.read_summary()["measures"]
+    links = json.loads(seqattn("evaluate", run.path, "--json").out)["alignment"]
+    assert scored["alignment"]["aer"] == pytest.approx(links["aer"])
     for name in ("exact_match", "symbol_error_rate", "perplexity"):
         assert scored["measures"][name] == pytest.approx(measures[name], rel=1e-5)
     with Path("test.tsv").open("a") as file:
@@ -238,6 +240,40 @@ def test_pairs_are_evaluated(run: RunFolder, seqattn: Command) -> None:
         assert message in done.out + done.err
     Path("none.tsv").write_text("source\ttarget\n\tb\n")
     assert "has no usable pair" in seqattn("evaluate", run.path, "--input", "none.tsv").err
+
+
+def test_options_of_decoding_that_have_no_effect_or_no_sense(
+    run: RunFolder, seqattn: Command
+) -> None:
+    Path("lines.txt").write_text("the dog sees a cat\n")
+    for words, message in ((["--length-penalty", "3"], "needs --beam 2"),
+                           (["--sampling-seed", "3"], "needs --temperature")):  # fmt: skip
+        done = seqattn("predict", run.path, "--input", "lines.txt", *words)
+        assert (done.code, message in done.err) == (2, True)
+    opened = seqattn_package.load(run.path)
+    for keywords in ({"temperature": 0.0}, {"temperature": -1.0}, {"beam": 2.5}, {"beam": 0},
+                     {"beam": 2, "length_penalty": -5.0}):  # fmt: skip
+        with pytest.raises(UsageError, match="expected"):
+            opened.translate("the dog", **keywords)  # type: ignore[arg-type]
+    assert len(opened.translate("the dog", forced="wa")) == 1
+    with pytest.raises(UsageError, match="evaluate --input"):
+        opened.evaluate([("a", "b")])
+
+
+def test_standard_input_is_read_like_a_file(
+    run: RunFolder, seqattn: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = "\ufeffthe dog sees a cat\n".encode()
+    Path("bom.txt").write_bytes(content)
+    for raw, code in ((content, 0), (b"caf\xe9\n", 3)):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw), "latin-1"))
+        done = seqattn("predict", run.path)
+        assert done.code == code
+        assert ("unknown" in done.err) == (code == 0 and raw is not content)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), "latin-1"))
+    assert (
+        seqattn("predict", run.path).out == seqattn("predict", run.path, "--input", "bom.txt").out
+    )
 
 
 def test_the_doctor_compares_errors_of_symbols(run: RunFolder, seqattn: Command) -> None:

@@ -394,7 +394,7 @@ def test_the_verbs_work_on_such_a_run(tmp_path: Path, seqattn: Any) -> None:
     pq.write_table(long(30, 99), tmp_path / "d" / "part-1.parquet")
     again = seqattn("train", "c.yaml", "--resume")
     assert again.code == 3
-    assert "part-1.parquet is another" in again.err
+    assert "Changed files: 1, such as d/part-1.parquet." in again.err
 
 
 @pytest.mark.parametrize("path", ["d", "d/*.csv"])

@@ -22,7 +22,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from seqattn.config import Text
 from seqattn.data import Sequences, Splits, load_data
-from seqattn.data.subwords import learn_subwords, mark_word
+from seqattn.data.subwords import join_subwords, learn_subwords, mark_word
 from seqattn.data.text import read_pairs
 from seqattn.data.text_report import has_pairs_of_texts
 from seqattn.data.tokens import SPECIAL, UNKNOWN, Tokens
@@ -146,6 +146,12 @@ def test_zstandard_utf_16_and_other_separators(tmp_path: Path, seqattn: Command)
         path = tmp_path / name
         path.write_bytes(text.replace("\t", separator).encode(encoding))
         assert pairs_of(path) == WORDS
+    path = tmp_path / "f.csv"
+    path.write_text("hello, world;hallo welt\ngood day, sir;guten tag\n")
+    with pytest.raises(DataError, match="',' or ';' may separate the cells"):
+        pairs_of(path)
+    path.write_text("hello;hallo, welt\ngood day;guten tag\n")
+    assert pairs_of(path)[0] == ("hello", "hallo, welt")
     path = tmp_path / "e.tsv"
     path.write_bytes("caf\xe9\tKaffee\nna\xefve\tnaiv\n".encode("latin-1"))
     done = seqattn("data", "check", path, "--encoding", "latin-1")
@@ -483,6 +489,10 @@ def test_subwords_are_learned_as_in_the_paper_and_joined_to_words() -> None:
     assert found == ["▁", "<unknown>", "low"]
     assert space.split("a▁b") == ["▁", "a", "\ufffd", "b"]  # no word begins inside a word
     assert Tokens.from_plain(space.as_plain()).split("lowest") == space.split("lowest")
+
+
+def test_a_begin_without_a_word_leaves_no_space() -> None:
+    assert join_subwords(["▁ta", "cen", "▁", "▁eer", "ten", "▁"]) == "tacen eerten"
 
 
 def test_sizes_and_counts_limit_the_subwords() -> None:

@@ -279,10 +279,7 @@ def test_a_folder_of_something_else_is_not_touched(seqattn: Command, tmp_path: P
         assert done.code == 2
         assert message in done.err
     done = seqattn(*words, "--vary", "model.hidden_dim=2,3")
-    assert (
-        "its variants are looking, plain, and those of this command hidden_dim-2, hidden_dim-3"
-        in done.err
-    )
+    assert "variants: looking, plain -> hidden_dim-2, hidden_dim-3" in done.err
     done = seqattn("train", config(tmp_path), "-q")
     assert done.code == 2
     assert tree(tmp_path / "outputs") == before

@@ -167,15 +167,14 @@ def test_a_folder_of_the_other_kind_is_refused_with_what_to_type(
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     done = seqattn(*words, "--fixed-data")
     assert done.code == 2
-    assert "each seed has data of its own, but this command" in done.err
-    assert "Continue it with --resample-data, or choose another --name." in done.err
+    assert "it needs the option --resample-data. Nothing in it was changed." in done.err
+    assert "Choose another --name." in done.err
     mark = json.loads((home / "comparison.json").read_text())
     del mark["resample_data"]  # as versions before wrote it
     (home / "comparison.json").write_text(json.dumps(mark))
     done = seqattn(*words)
     assert done.code == 2
-    assert "each seed has the same data, but this command" in done.err
-    assert "Continue it with --fixed-data, or choose another --name." in done.err
+    assert "it needs the option --fixed-data." in done.err
     (home / "comparison.json").write_bytes(before[home / "comparison.json"])
     assert before == {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
 

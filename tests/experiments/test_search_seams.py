@@ -3,7 +3,6 @@ few trials reached, and losses that do not differ."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,17 +33,19 @@ def test_a_search_does_not_continue_with_a_changed_plugin(tmp_path: Path) -> Non
     asked, folder = wanted(tmp_path, RATE), tmp_path / "found"
     before = search_module.search_identity(with_plugin(asked, "/a/my.py", "1"))
     folder.mkdir()
-    search_module.write_manifest(folder, before, {"study": "1", **before})
+    stored = {"study": "1", **before}
+    search_module.write_manifest(folder, before, stored)
     changed = search_module.search_identity(with_plugin(asked, "/a/my.py", "2"))
     with pytest.raises(UsageError) as caught:
-        search_module.check_folder(folder, changed)
+        search_module.write_manifest(folder, changed, stored)
     assert f"SHA-256 of the plugins: ['{'1' * 64}'] -> ['{'2' * 64}']" in str(caught.value)
     with pytest.raises(UsageError, match="SHA-256 of the plugins: .* -> none"):
-        search_module.check_folder(folder, search_module.search_identity(asked))
-    (folder / "tune.json").write_text(json.dumps({"study": "1", **before}))
+        search_module.write_manifest(folder, search_module.search_identity(asked), stored)
+    with pytest.raises(UsageError, match="the study of the folder is not in this --storage"):
+        search_module.write_manifest(folder, before, {**stored, "study": "2"})
     for path in ("/b/my.py", "/a/renamed.py"):  # the same content at another place
         same = search_module.search_identity(with_plugin(asked, path, "1"))
-        assert search_module.check_folder(folder, same) is not None
+        search_module.write_manifest(folder, same, stored)
 
 
 # --- the importance of keys -------------------------------------------------------------------
@@ -84,7 +85,7 @@ def pruned_after(earlier: list[tuple[int, float]], epochs: int, loss: float) -> 
         epochs: number of epochs of the trial.
         loss: its loss in each epoch.
     """
-    pruner = trials.build_pruner(Training(epochs=epochs), are_comparable=True)
+    pruner = trials.build_pruner(Training(epochs=epochs), varies_epochs=False)
     study = optuna.create_study(pruner=pruner)
     for count, value in earlier:
         trial = study.ask()
@@ -111,31 +112,17 @@ def test_a_fifth_of_the_epochs_is_rounded_up(epochs: int, first: int) -> None:
     assert pruned_after([(epochs, 0.1)] * 5, epochs, 1.0) == first
 
 
-COSINE, LINEAR = "{kind: cosine}", "{schedule: linear}"
-SCHEDULE, FORCING = "training.learning_rate_schedule", "training.teacher_forcing"
-
-
 @pytest.mark.parametrize(
-    ("sets", "texts", "comparable"),
+    ("text", "varies"),
     [
-        ((), ("training.epochs=3,6",), True),
-        ((), ("training.epochs=uniform(3,6)",), True),
-        ((), (RATE,), True),
-        ((f"{SCHEDULE}={COSINE}",), (RATE,), True),
-        ((f"{SCHEDULE}={COSINE}",), ("training.epochs=3,6",), False),
-        ((), ("training.epochs=3,6", f"{SCHEDULE}={{kind: none}},{COSINE}"), False),
-        ((), ("training.epochs=3,6", f"{SCHEDULE}={{kind: step}},{COSINE}"), False),
-        ((), ("training.epochs=3,6", f"{FORCING}={{probability: 1.0}},{LINEAR}"), False),
-        ((f"{SCHEDULE}={COSINE}",), ("training.epochs=3,6", f"{SCHEDULE}.over_epochs=2,4"), True),
-        ((f"{SCHEDULE}={COSINE}",), ("training.epochs=3,6", f"{SCHEDULE}.over_epochs=2,null"),
-         False),
-        ((), ("training.epochs=3,6", f"{SCHEDULE}={{kind: none}},{{kind: step}}"), True),
-        ((), ("training={epochs: 3},{epochs: 6, learning_rate_schedule: {kind: cosine}}",), False),
-        ((), ("training={epochs: 3},{epochs: 6}",), True),
-        ((), ("training={epochs: 3},{epochs: 3, learning_rate_schedule: {kind: cosine}}",), True),
+        ("training.epochs=3,6", True),
+        ("training.epochs=uniform(3,6)", True),
+        ("training={epochs: 3},{epochs: 6}", True),
+        ("training.learning_rate_schedule={kind: none},{kind: cosine}", False),
+        (RATE, False),
     ],
-)  # fmt: skip
-def test_trials_are_comparable_if_no_searched_schedule_spans_different_numbers_of_epochs(
-    sets: tuple[str, ...], texts: tuple[str, ...], comparable: bool, tmp_path: Path
+)
+def test_trials_have_one_number_of_epochs_unless_it_is_searched(
+    text: str, varies: bool, tmp_path: Path
 ) -> None:
-    assert trials.are_comparable(wanted(tmp_path, *texts, sets=sets)) is comparable
+    assert wanted(tmp_path, text).varies_epochs is varies

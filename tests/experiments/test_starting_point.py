@@ -269,7 +269,7 @@ def test_a_run_that_stopped_early_says_how_to_continue_it(tmp_path: Path) -> Non
 
     epochs = folder.read_summary()["epochs"]
     resume(epochs=30)
-    assert f"{folder.path}: stopped early at epoch {epochs} (training.early_stopping)" in lines[0]
+    assert "1 of 1 runs stopped early (training.early_stopping) and do not continue" in lines[0]
     assert f"--set training.start_from={folder.path}" in lines[0]
     resume()
     assert not any("training.start_from" in line for line in lines)

@@ -26,6 +26,7 @@ ALSO = {
     "non-finite": {"scale"},
     "mixed queries": {"runs"},
     "global random numbers": {"prefix", "resume"},
+    "alignment outside of the source": {"resume"},
     "temperature of masked scores": {"finite", "resume", "runs"},
 }
 

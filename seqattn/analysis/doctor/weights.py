@@ -19,6 +19,7 @@ MAX_IDENTICAL_DISTANCE = 0.02  # mean fraction of the weight that two heads do n
 SATURATED_WEIGHT = 0.999  # a step is saturated if its largest weight exceeds this value
 MIN_SATURATED_SHARE = 0.95  # share of saturated steps
 MAX_PADDING_MASS = 1e-6
+MAX_SYMBOL_ERROR_RATE = 0.5  # above, errors with other weights say little
 MAX_LOSS_RATIO = 1.02  # error with overridden weights / error with the model's own weights
 NO_CHOICE = "no source has two or more points"
 NO_WEIGHT = "all weights are 0"
@@ -254,6 +255,8 @@ def attention_does_not_matter(evidence: Evidence) -> Verdict:
     errors = [f"{error:.4g} {mode}" for mode, error in evidence.override_errors.items()]
     mode, lowest = min(evidence.override_errors.items(), key=lambda item: item[1])
     own = evidence.errors[0]
+    if evidence.symbol_errors is not None and own > MAX_SYMBOL_ERROR_RATE:
+        raise UndecidableError(f"the symbol error rate is {own:.4g}: the task is not learned yet")
     number = ", ".join([f"{evidence.error_name} {own:.4g} with its own weights", *errors])
     if lowest > MAX_LOSS_RATIO * own:
         return "fine", number

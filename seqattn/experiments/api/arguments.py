@@ -106,7 +106,7 @@ def is_single_sequence(source: Any) -> bool:
     return isinstance(source, str) or (frame_kind(source) is None and np.ndim(source) == 2)
 
 
-def as_texts(source: Any) -> list[str]:
+def as_texts(source: Any, name: str = "source") -> list[str]:
     """Return a text, or several texts, as a list.
 
     Raises:
@@ -115,7 +115,7 @@ def as_texts(source: Any) -> list[str]:
     texts = [source] if isinstance(source, str) else source
     found: list[Any] = list(texts) if isinstance(texts, Iterable) else [None]
     if not all(isinstance(one, str) for one in found):
-        raise UsageError("source: the model reads text. Give a string, or a list of strings.")
+        raise UsageError(f"{name}: the model reads text. Give a string, or a list of strings.")
     return found
 
 

@@ -194,7 +194,8 @@ class Run:
         decoding = Decoding(beam, length_penalty, n_best, temperature, sampling_seed)
         return list(translate(
             self.trained, as_texts(source), check_count(steps, "steps"), warn, decoding=decoding,
-            forced=forced, with_attention=True, name="source",
+            forced=None if forced is None else as_texts(forced, "forced"), with_attention=True,
+            name="source",
         ))  # fmt: skip
 
     def predict_frame(self, source: DataFrame, steps: int | None = None) -> DataFrame:
@@ -290,6 +291,8 @@ class Run:
         """
         data = self.data
         sequences = data.test
+        if source is not None and self.trained.spec.target.symbols:
+            raise UsageError("source: `seqattn evaluate --input FILE` measures pairs of texts.")
         if source is not None:
             sequences = FrameReader.of(self.trained, source, warn).read_with_targets()
         self.trained.spec.note_lengths(sequences.source_lengths, sequences.target_lengths, warn)

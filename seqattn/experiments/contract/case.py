@@ -64,13 +64,11 @@ class CheckRow:
         return dict(vars(self))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Difference:
-    """The largest absolute difference between two tensors.
+    """The largest absolute difference between two tensors, and its index.
 
-    Attributes:
-        value: the difference. It is infinite if only one of the two values is NaN, and 0 if both
-            are NaN.
+    The value is infinite if only one of the two elements is NaN, and 0 if both are NaN.
     """
 
     value: float
@@ -80,19 +78,17 @@ class Difference:
     def is_equal(self) -> bool:
         return self.value <= TOLERANCE
 
-    def place(self, *axes: str) -> str:
-        """Return the place of the difference, such as "sequence 2, step 1".
+    def __str__(self) -> str:
+        return "NaN" if self.value == math.inf else f"{self.value:.2g}"
 
-        Args:
-            axes: the names of the first axes; "" for an axis that the text leaves out.
-        """
-        return place_of(self.index, axes)
+    def at(self, *axes: str) -> str:
+        """Return the value and its place as text, such as "0.2 (sequence 2, step 1)"."""
+        return f"{self} ({place_of(self.index, axes)})"
 
 
 def place_of(index: Sequence[int], axes: Sequence[str]) -> str:
-    """Return an index as text, with positions counted from 1; see `Difference.place`."""
-    pairs = zip(axes, index, strict=False)
-    return ", ".join(f"{axis} {position + 1}" for axis, position in pairs if axis)
+    """Return an index as text, with the names of its first axes. Positions count from 1."""
+    return ", ".join(f"{axis} {k + 1}" for axis, k in zip(axes, index, strict=False))
 
 
 def tensor_difference(found: Tensor, expected: Tensor) -> Difference:
@@ -100,18 +96,10 @@ def tensor_difference(found: Tensor, expected: Tensor) -> Difference:
     if not found.numel():
         return Difference(0.0, (0,) * found.dim())
     found, expected = found.detach().double(), expected.detach().double()
-    difference = (found - expected).abs()
-    difference = difference.where(found != expected, 0.0)  # two equal infinities
-    both_nan = found.isnan() & expected.isnan()
-    difference = difference.nan_to_num(nan=torch.inf).masked_fill(both_nan, 0.0)
-    index = torch.unravel_index(difference.argmax(), difference.shape)
-    return Difference(float(difference.max()), tuple(int(position) for position in index))
-
-
-def largest(differences: Sequence[Difference]) -> tuple[int, Difference]:
-    """Return the position and the value of the largest of several differences."""
-    position = max(range(len(differences)), key=lambda k: differences[k].value)
-    return position, differences[position]
+    gaps = (found - expected).abs().nan_to_num(nan=math.inf, posinf=math.inf)
+    gaps = gaps.masked_fill((found == expected) | (found.isnan() & expected.isnan()), 0.0)
+    index = torch.unravel_index(gaps.argmax(), gaps.shape)
+    return Difference(float(gaps.max()), tuple(int(position) for position in index))
 
 
 N, S, T, H, A, RUNS = 3, 7, 5, 11, 2, 2

@@ -23,7 +23,6 @@ from seqattn.experiments.contract.case import (
     N,
     NotApplicableError,
     Probe,
-    largest,
     place_of,
     probes_of,
     tensor_difference,
@@ -105,11 +104,10 @@ def _check_zero_on_padding(case: ContractCase, found: AttentionMap) -> None:
     wrong = found.weights.where(outside, 0.0).abs().nan_to_num(nan=torch.inf)
     if wrong.any():
         worst = tensor_difference(wrong, torch.zeros_like(wrong))
-        place = worst.place("sequence", "head", "target step", "source step")
+        place = worst.at("sequence", "head", "target step", "source step")
         raise CheckFailedError(
-            f"A source step of padding gets the weight {worst.value:.3g} ({place}): the mask is"
-            " missing. Apply `keep` before the normalization: scores ="
-            " mask_scores(scores, keep) sets the scores of padding to -inf."
+            f"A source step of padding gets the weight {place}: the mask is"
+            " missing. Apply mask_scores(scores, keep) before the normalization."
         )
 
 
@@ -136,9 +134,8 @@ def _check_sums(case: ContractCase, found: AttentionMap) -> str:
         raise CheckFailedError(
             f"The weights of a row sum to {total} instead of"
             f" {'more than 0 and at most ' if found.meaning == 'partial' else ''}1"
-            f" ({worst.place(*axes)}): the normalization runs over the wrong axis, or the mask"
-            " is applied after the normalization. Mask the scores first, and normalize over the"
-            " last axis."
+            f" ({place_of(worst.index, axes)}): the normalization runs over the wrong axis, or the"
+            " mask is applied after the normalization."
         )
     return "rows sum to at most 1" if found.meaning == "partial" else "rows sum to 1"
 
@@ -146,49 +143,35 @@ def _check_sums(case: ContractCase, found: AttentionMap) -> str:
 # --- padding and batches --------------------------------------------------------------------------
 
 
-def _in_batch_against_alone(case: ContractCase) -> tuple[int, Difference]:
-    """Compare the forecast of each sequence in a padded batch with its forecast alone.
-
-    Returns:
-        the index of the sequence with the largest difference, and this difference. The index of the
-        difference is (step, feature).
-    """
-    return largest(
-        [
-            tensor_difference(case.free.values[n], alone.values[0])
-            for n, alone in enumerate(case.alone)
-        ]
-    )
+def _alone(case: ContractCase) -> Tensor:
+    """Return the forecast of each sequence alone and without padding, (N, T, F)."""
+    return torch.cat([output.values for output in case.alone])
 
 
-def _padded_alone(case: ContractCase, n: int) -> Tensor:
-    """Return the forecast (T, F) of a padded sequence that is alone in its batch."""
-    source, _ = case.sequences
+def _padded_alone(case: ContractCase) -> Tensor:
+    """Return the forecast of each padded sequence that is alone in its batch, (N, T, F)."""
+    parts = zip(case.sequences[0].split(1), case.lengths.split(1), strict=True)
     with torch.no_grad():
-        output = case.model.forecast(
-            source[n : n + 1],
-            case.T,
-            source_lengths=case.lengths[n : n + 1],
-            with_attention=False,
-        )
-    return output.values[0]
+        return torch.cat([
+            case.model.forecast(
+                source, case.T, source_lengths=lengths, with_attention=False
+            ).values
+            for source, lengths in parts
+        ])  # fmt: skip
 
 
 def check_padding(case: ContractCase) -> str:
     """Check that NaN in the padding changes neither the forecasts nor the weights."""
     case.require_finite()
-    n, in_batch = _in_batch_against_alone(case)
+    in_batch = tensor_difference(case.free.values, _alone(case))
     changed = ""
     if not in_batch.is_equal:
-        n, difference = largest([
-            tensor_difference(_padded_alone(case, k), case.alone[k].values[0]) for k in range(N)
-        ])  # fmt: skip
+        difference = tensor_difference(_padded_alone(case), _alone(case))
         if not difference.is_equal:
-            place = f"sequence {n + 1}, {difference.place('step')}"
-            changed = f"the forecast by up to {size_of(difference)} ({place})"
+            changed = f"the forecast by up to {difference.at('sequence', 'step')}"
     elif (worst := _difference_of_weights(case)) is not None:
-        place = worst.place("head", "target step", "source step")
-        changed = f"the weights by up to {size_of(worst)} ({place}), and not the forecast"
+        place = worst.at("head", "target step", "source step")
+        changed = f"the weights by up to {place}, and not the forecast"
     elif case.part != "model" and _leak(case) is not None:
         changed = "a result"
     if changed:
@@ -210,12 +193,6 @@ def _difference_of_weights(case: ContractCase) -> Difference | None:
     return None
 
 
-def size_of(difference: Difference) -> str:
-    """Return the size of a difference as text. The text of an infinite difference is "NaN", because
-    only one of the two values is NaN."""
-    return "NaN" if difference.value == torch.inf else f"{difference.value:.2g}"
-
-
 def _leak(case: ContractCase) -> tuple[Probe, Difference] | None:
     """Return the first probe on which padding has an effect, and the effect, or None if there is no
     such probe. Probes whose results depend on the other sequences of the batch are skipped, because
@@ -234,22 +211,18 @@ def _padding_mistake(case: ContractCase) -> str:
     if leak is None:
         return (
             "the values in the padding have no effect, but their number has. The mechanism reads"
-            " the length of the array. Count valid steps with `keep` or `source_lengths`."
+            " the length of the array."
         )
     probe, effect = leak
-    number = f"`{probe.name}` changes by {size_of(effect)} at a valid step if only padding changes"
+    number = f"`{probe.name}` changes by {effect} at a valid step if only padding changes"
     remedy = {
-        "score": "A method of the score combines source steps, padding included, for example with"
-        " a mean, a norm or a softmax over the source axis. A score gets no mask: compute the score"
-        " of each source step alone, and leave the rest to the normalizer, which gets `keep`.",
-        "normalizer": "Scores of padding reach the weights of valid steps. Apply `keep` before the"
-        " normalization, with mask_scores(scores, keep), and not to its result.",
-        "location": "Pass `keep` to the normalizer, and count only valid steps, as"
-        " valid_lengths(keep, scores) does.",
-        "cell": "The cell is stepped over padding, or returns the state of the last step of the"
-        " array. Return last_valid(states, lengths) as the last state.",
-        "model": "Replace the padding of the source (source.masked_fill(~keep, 0)), and mask every"
-        " sum over source steps.",
+        "score": "A method of the score combines source steps, padding included. A score gets no"
+        " mask: leave that to the normalizer, which gets `keep`.",
+        "normalizer": "Scores of padding reach the weights of valid steps: `keep` is not applied"
+        " before the normalization.",
+        "location": "The normalizer does not get `keep`, or steps of padding are counted.",
+        "cell": "The cell is stepped over padding. Return last_valid(states, lengths).",
+        "model": "A sum over source steps is not masked with `keep`.",
     }[case.part]
     return f"{number}. {remedy}"
 
@@ -257,16 +230,12 @@ def _padding_mistake(case: ContractCase) -> str:
 def check_batch(case: ContractCase) -> str:
     """Check that the forecast of a sequence does not depend on the other sequences of its batch."""
     case.require_finite()
-    _, in_batch = _in_batch_against_alone(case)
-    n, difference = 0, in_batch
+    difference = in_batch = tensor_difference(case.free.values, _alone(case))
     if not in_batch.is_equal:
-        n, difference = largest(
-            [tensor_difference(case.free.values[k], _padded_alone(case, k)) for k in range(N)]
-        )
+        difference = tensor_difference(case.free.values, _padded_alone(case))
     needs_probes = case.part != "model" or not in_batch.is_equal
     changed = [
-        f" `{probe.name}` of sequence 1 changes by {size_of(effect)} if only the other sequences"
-        " change."
+        f" `{probe.name}` of sequence 1 changes by {effect} if only the other sequences change."
         for probe in (probes_of(case) if needs_probes else ())
         if not (effect := probe.effect_of_neighbours()).is_equal
     ]
@@ -274,10 +243,9 @@ def check_batch(case: ContractCase) -> str:
         return f"largest difference {in_batch.value:.1e}" if in_batch.is_equal else "no effect"
     raise CheckFailedError(
         "The forecast of a sequence depends on its batch: it changes by up to"
-        f" {size_of(difference)} (sequence {n + 1}, {difference.place('step')}) if the other"
-        f" sequences are removed.{''.join(changed[:1])} The mechanism combines sequences, for"
-        " example with a mean, a maximum or a batch normalization over the axis N. Reduce over"
-        " other axes only."
+        f" {difference.at('sequence', 'step')} if the other"
+        f" sequences are removed.{''.join(changed[:1])} The mechanism combines sequences,"
+        " for example with a mean over the axis N."
     )
 
 
@@ -312,13 +280,12 @@ def _check_lengths_of_forecasts(case: ContractCase) -> float:
     if not without.is_equal:
         raise CheckFailedError(
             f"Without weights in the output (with_attention=False), the forecast changes by"
-            f" {size_of(without)} ({without.place('sequence', 'step')})."
+            f" {without.at('sequence', 'step')}."
         )
     if not difference.is_equal:
         raise CheckFailedError(
             f"A forecast of {T - 1} steps differs from the first {T - 1} of {T} steps by"
-            f" {size_of(difference)} ({difference.place('sequence', 'step')}): a step reads later"
-            " steps."
+            f" {difference.at('sequence', 'step')}: a step reads later steps."
         )
     return max(without.value, difference.value)
 
@@ -340,12 +307,11 @@ def _check_forcing(case: ContractCase) -> float:
         tensor_difference(one.weights, other.weights)
         for one, other in zip(at_once.attention, case.free.attention, strict=True)
     ]
-    _, worst = largest([tensor_difference(at_once.values, case.free.values), *weights])
+    worst = max([tensor_difference(at_once.values, case.free.values), *weights])
     if not worst.is_equal:
         raise CheckFailedError(
             "All steps at once, with teacher forcing on the model's own forecast, differ from free"
-            f" running by {size_of(worst)} ({worst.place('sequence', 'step')}):"
-            f" {_step_mistake(case)}"
+            f" running by {worst.at('sequence', 'step')}: {_step_mistake(case)}"
         )
     forced = run(target, always).values
     if tensor_difference(forced[:, 1:], case.free.values[:, 1:]).value < MIN_FORCING_EFFECT:
@@ -367,8 +333,8 @@ def _check_forcing(case: ContractCase) -> float:
     for difference, name in ((never, "no step"), (first, "some steps")):
         if not difference.is_equal:
             raise CheckFailedError(
-                f"With teacher forcing at {name}, the forecast changes by {size_of(difference)}"
-                f" ({difference.place('sequence')}): {_step_mistake(case)}"
+                f"With teacher forcing at {name}, the forecast changes by"
+                f" {difference.at('sequence')}: {_step_mistake(case)}"
             )
     return max(worst.value, never.value, first.value)
 
@@ -390,9 +356,9 @@ def _mixed_steps(case: ContractCase) -> str:
         effect = probe.effect_of_later_steps()
         if not effect.is_equal:
             return (
-                f"`{probe.name}` of an earlier step changes by {size_of(effect)} if only the last"
-                " step changes. The method combines decoder steps, for example with a mean or a"
-                " softmax over the axis T. Compute each step from its own query."
+                f"`{probe.name}` of an earlier step changes by {effect} if only the last"
+                " step changes. The method combines decoder steps, such as with a mean over the"
+                " axis T."
             )
     return ""
 
@@ -448,7 +414,7 @@ def check_checkpoint(case: ContractCase) -> str:
         cause = f" The likely attribute is {names[0]}." if names else ""
         raise CheckFailedError(
             f"Two models with the same parameters forecast different values, by up to"
-            f" {difference.value:.2g}: a tensor that the forecast needs is not a parameter, so"
+            f" {difference}: a tensor that the forecast needs is not a parameter, so"
             f" checkpoints lose it.{cause} Use nn.Parameter."
         )
     return "equal parameters give equal forecasts"
@@ -486,14 +452,13 @@ def check_state(case: ContractCase) -> str:
         )  # fmt: skip
         raise CheckFailedError(
             f"The same source gives another forecast after other forecasts, by up to"
-            f" {difference.value:.2g} ({difference.place('sequence', 'step')}): {cause}{where}"
+            f" {difference.at('sequence', 'step')}: {cause}{where}"
             " Return values instead of storing them."
         )
     if stored:
         raise CheckFailedError(
-            f"A forecast changes {len(stored)} attributes: the module keeps state.{where} Stored"
-            " tensors are missing in checkpoints and are shared by all callers. Return values"
-            " instead of storing them."
+            f"A forecast changes {len(stored)} attributes: the module keeps state.{where} Return"
+            " values instead of storing them."
         )
     for name, tensor in model.state_dict().items():
         if not torch.equal(tensor, before[name]):
@@ -568,19 +533,10 @@ def _check_probe(probe: Probe, words: str, size: float, *, is_model: bool) -> No
 
 def _finite_mistake(size: float) -> str:
     if size == 0:
-        return (
-            "The likely mistake is a division by a norm or a sum that is 0, or log or sqrt of 0."
-            " Add a small number to the denominator, or clamp it."
-        )
+        return "The likely mistake is a division by a norm or a sum that is 0, or log of 0."
     if size > 1:
-        return (
-            "The likely mistake is exp of a large number. Subtract the largest number first, as"
-            " softmax and logsumexp do."
-        )
-    return (
-        "The likely mistake is log or sqrt of a negative number, a division by 0, or an operation"
-        " on scores of -inf, as at padding: 0 times -inf is NaN in a gradient."
-    )
+        return "The likely mistake is exp of a large number; softmax subtracts the largest first."
+    return "The likely mistake is log of a negative number, a division by 0, or 0 times -inf."
 
 
 # --- scale ----------------------------------------------------------------------------------------
@@ -615,7 +571,7 @@ def check_scale(case: ContractCase) -> str:
                 f" with {key}: {WIDTHS[0]} to {wide:.2g} with {key}: {WIDTHS[1]}, for queries and"
                 f" keys of unit variance, and the largest of {KEYS} weights is {peak:.2f} on"
                 " average, so the softmax saturates before training. The likely mistake is a"
-                " missing division by sqrt(K), where K is the width."
+                " missing division by sqrt(K)."
             )
     return "standard deviation of the scores: " + ", ".join(measured)
 

@@ -59,19 +59,14 @@ def check_task_shapes(config: Config) -> str:
         padding = np.abs(getattr(part, name)[~keep])
         if padding.size and padding.max() > 0:
             raise CheckFailedError(
-                f"The padding of {name} contains {padding.max():.3g} instead of 0: with padding,"
-                " set the values after the last valid step to 0 (np.where(keep, values, 0))."
+                f"The padding of {name} contains {padding.max():.3g} instead of 0:"
+                " return np.where(keep, values, 0)."
             )
     if (part.target_lengths < 1).any():
         n = int(np.argmin(part.target_lengths))
         raise CheckFailedError(
             f"Sequence {n + 1} has {part.target_lengths[n]} target steps. A target needs at least"
             " 1 step."
-        )
-    if part.ideal is not None and part.ideal.shape != part.target.shape:
-        raise CheckFailedError(
-            f"`ideal` has the shape {part.ideal.shape}, and the target {part.target.shape}. Return"
-            " the target without noise, in the same shape."
         )
     S, T = part.source_steps, part.target_steps
     return f"up to {S} source steps and {T} target steps"
@@ -120,8 +115,7 @@ def check_prefix(config: Config) -> str:
             raise CheckWarningError(
                 f"The first {FEWER} of {COUNT} sequences are not the {FEWER} sequences of the same"
                 f" seed (`{name}` differs), so a change of data.n_train changes every sequence."
-                " Give each purpose its own generator, such as"
-                " np.random.default_rng([seed, purpose])."
+                " Draw each purpose from np.random.default_rng([seed, purpose])."
             )
     return f"the first {FEWER} of {COUNT} sequences are equal to {FEWER} sequences"
 

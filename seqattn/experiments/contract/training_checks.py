@@ -7,8 +7,10 @@ those of each run alone.
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -27,20 +29,13 @@ from seqattn.experiments.contract.case import (
     NotApplicableError,
     S,
     T,
-    place_of,
     probes_of,
     tensor_difference,
 )
+from seqattn.experiments.verify_resume import verify_resume
 from seqattn.models import FeatureSpec, Lengths, build_model
 from seqattn.models.layers import MAX_INNERMOST_WIDTH
-from seqattn.training import (
-    LoadedModel,
-    RunProgress,
-    Session,
-    TrainingRun,
-    to_tensors,
-    train_models,
-)
+from seqattn.training import LoadedModel
 from seqattn.training.batches import Batch
 from seqattn.training.learner import StepRNG
 from seqattn.training.objective import AutogradLoss
@@ -54,9 +49,8 @@ LARGE_STEP = 0.5
 """Size of the change of a tensor that shows whether the tensor has any effect."""
 MIN_EFFECT = 1e-7
 RUN_REMEDY = (
-    f"(R, ...) with R = {RUNS}. Use seqattn.Linear, and LearnedVector.broadcast_to for vectors, and"
-    " count axes from the last axis (-1); in a cell, use seqattn.recurrent_term and"
-    " seqattn.axis_of_features(weight)."
+    f"(R, ...) with R = {RUNS}. Use seqattn.Linear, LearnedVector.broadcast_to and, in a cell,"
+    " seqattn.recurrent_term, and count axes from the last axis (-1)."
 )
 NAN_GRADIENT = (
     "The likely mistake is an operation on scores of -inf, as at padding: 0 times -inf is NaN in a"
@@ -123,9 +117,8 @@ class GradientTest:
                 raise CheckFailedError(
                     f"{name}: the step is not differentiable: the gradient is exactly 0, and so are"
                     f" small differences, but a change by {2 * LARGE_STEP:g} changes the result by"
-                    f" {effect:.3g}. The likely mistake is a step function, such as round, sign,"
-                    " argmax or a comparison. Use a smooth function, or a straight-through"
-                    " gradient: soft + (hard - soft).detach()."
+                    f" {effect:.3g}. The likely mistake is a step function, such as round or"
+                    " argmax; soft + (hard - soft).detach() has a gradient."
                 )
         return error
 
@@ -136,7 +129,7 @@ class GradientTest:
         if gradient is None or not gradient.any():
             mistake = (
                 "the step is not differentiable: no gradient reaches it. The likely mistake is"
-                " detach(), .data, torch.no_grad(), .item() or a conversion to NumPy."
+                " detach(), torch.no_grad() or .item()."
             )
         else:
             mistake = (
@@ -303,10 +296,9 @@ def _compare_gradients(
         difference = tensor_difference(gradient, expected[name])
         worst = max(worst, difference.value)
         if not difference.is_equal:
-            place = place_of(difference.index, ["index"] * gradient.dim())
             raise CheckFailedError(
-                f"The gradient of {name} ({place}) in run {k + 1} of {RUNS} stacked runs differs by"
-                f" {difference.value:.2g} from the run alone: the parameter is not used with its"
+                f"The gradient of {name} {difference.index} in run {k + 1} of {RUNS} stacked runs"
+                f" differs by {difference} from the run alone: the parameter is not used with its"
                 f" leading axis, {RUN_REMEDY}"
             )
     return worst
@@ -315,78 +307,25 @@ def _compare_gradients(
 # --- resume ---------------------------------------------------------------------------------------
 
 
-EPOCHS, STOPS = 2, (1, 4)
-"""Number of epochs, and the numbers of training steps after which training is stopped. An epoch has
-three steps."""
+STOPS = 2
+"""The number of training steps after which training is stopped and resumed."""
 EXPORTABLE = "exportable"
 """The class attribute with which a plugin's mechanism claims that it can be exported."""
 
 
-class _StopAfter(Session):
-    """A session that requests a stop after some steps."""
-
-    def __init__(self, steps: int | None) -> None:
-        self.steps, self.done = steps, 0
-
-    def stop_requested(self) -> bool:
-        self.done += 1
-        return self.steps is not None and self.done >= self.steps
-
-
 def check_resume(config: Config) -> str:
     """Check that a stopped and resumed training run gives the same losses and weights as an
-    uninterrupted run, bit for bit.
-
-    Args:
-        config: a config with a generated task of 24 training sequences in batches of 8.
-    """
-    whole = _train(config)
-    if whole.error is not None:
-        raise CheckFailedError(f"Training for {EPOCHS} epochs failed: {whole.error}")
-    for stop in STOPS:
-        half = _train(config, stop=stop)
-        rest = _train(config, before=half)
-        assert rest.state is not None and whole.state is not None
-        pairs = {"a loss": [_losses(rest), _losses(whole)]}
-        if pairs["a loss"][0].shape != pairs["a loss"][1].shape:
-            pairs = {"the number of epochs": [torch.tensor(math.nan), torch.tensor(0.0)]}
-        weights = whole.state.weights
-        pairs |= {name: [rest.state.weights[name], weights[name]] for name in weights}
-        for name, (found, expected) in pairs.items():
-            if not torch.equal(found, expected):
-                size = tensor_difference(found, expected).value
-                raise CheckFailedError(
-                    f"A training run that stops after step {stop} and is resumed differs from the"
-                    f" uninterrupted run: {name} differs by {size:.2g}."
-                    " The mechanism depends on something that is not in the checkpoint, such as an"
-                    " attribute that forward changes, or random numbers of its own."
-                )
-    losses = ", ".join(f"{record.validation_loss:.3g}" for record in whole.history)
-    return f"equal bits; validation losses {losses}"
-
-
-def _train(
-    config: Config, stop: int | None = None, before: RunProgress | None = None
-) -> RunProgress:
-    data = load_data(config.data)
-    spec = DataSpec.of_splits(data)
-    lengths = Lengths(spec.source_length, spec.target_length)
-    run = TrainingRun(
-        build_model(config.model, FeatureSpec.of(spec), config.seed, lengths),
-        to_tensors(data.train),
-        to_tensors(data.validation), config.training, config.seed,
-    )  # fmt: skip
-    states = {}
-    if before is not None:
-        assert before.state is not None
-        states = {run: before.state}
-    (progress,) = train_models([run], _StopAfter(stop), states=states)
-    return progress
-
-
-def _losses(run: RunProgress) -> Tensor:
-    rows = [(record.train_loss, record.validation_loss) for record in run.history]
-    return torch.tensor(rows, dtype=torch.float64)
+    uninterrupted run, bit for bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = verify_resume(config, Path(folder), stops=STOPS)
+    if result.difference is not None:
+        raise CheckFailedError(
+            f"A training run that stops after steps {', '.join(map(str, result.stops))} and is"
+            f" resumed differs from the uninterrupted run: {result.difference}. The mechanism"
+            " depends on something that is not in the checkpoint, such as an attribute that forward"
+            " changes, or random numbers of its own."
+        )
+    return f"{result.compared} tensors, values and files have equal bits"
 
 
 # --- export ---------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     choose_device(device)
     path, identity = output_dir / search.name, search_identity(search)
-    check_folder(path, identity)
+    check_folder(path)
     path.mkdir(parents=True, exist_ok=True)
 
     def write_lock() -> contextlib.AbstractContextManager[None]:
@@ -130,14 +130,11 @@ def search_identity(search: Search) -> dict[str, Any]:
     return found
 
 
-def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Check that a folder is free or belongs to this search.
-
-    Returns:
-        the content of the manifest, or None if the folder is free.
+def check_folder(path: Path) -> dict[str, Any] | None:
+    """Return the manifest of a search folder, or None if the folder is free.
 
     Raises:
-        UsageError: if the folder contains anything other than this search.
+        UsageError: if the folder contains anything other than a search.
     """
     leftovers = {LOCK_NAME, DATABASE, f"{DATABASE}-journal"}  # files of a killed process
     if not path.exists() or all(
@@ -145,51 +142,36 @@ def check_folder(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | No
     ):
         return None
     try:
-        manifest = read_search(path / MANIFEST_NAME)
+        return read_search(path / MANIFEST_NAME)
     except CheckpointError:
         raise UsageError(
             f"{path}: exists and is not the folder of a search (no readable {MANIFEST_NAME})."
-            " Nothing in it was changed. Choose another --name."
+            " Choose another --name."
         ) from None
-    _check_same_search(manifest, identity, str(path))
-    return manifest
 
 
-def write_manifest(
-    path: Path, identity: Mapping[str, Any], study_search: Mapping[str, Any]
-) -> None:
+def write_manifest(path: Path, identity: Mapping[str, Any], study: Mapping[str, Any]) -> None:
     """Check that the folder and the study belong to this search, and write the manifest if the
     folder is free.
 
     Args:
         identity: see `search_identity`.
-        study_search: the identity that the study stores, with the id of the study under "study".
+        study: the identity that the study stores, with the id of the study under "study".
 
     Raises:
-        UsageError: if the folder or the study contains another search, or if the folder belongs to
-            another study.
+        UsageError: if the study contains another search, or the folder belongs to another study.
     """
-    # The folder was not locked during the first check.
-    manifest = check_folder(path, identity)
-    _check_same_search(study_search, identity, f"the study {path.name} in that database")
-    if manifest is None:
-        write_json(path / MANIFEST_NAME, study_search)
-    elif manifest.get("study") != study_search["study"]:
-        raise UsageError(
-            f"{path}: its trials do not belong to the study in the database. Nothing in"
-            " it was changed. Give the --storage of its study, or choose another --name."
-        )
-
-
-def _check_same_search(stored: Mapping[str, Any], new: Mapping[str, Any], place: str) -> None:
-    """Check that a stored search is the same as the new search."""
+    manifest = check_folder(path)  # the folder was not locked during the first check
     changes = [
-        f"{key}: {stored.get(key, 'none')} -> {new.get(key, 'none')}"
-        for key in sorted((stored.keys() | new.keys()) - {"study"})
-        if key not in stored or key not in new or stored[key] != new[key]
+        f"{key}: {study.get(key, 'none')} -> {identity.get(key, 'none')}"
+        for key in sorted((study.keys() | identity.keys()) - {"study"})
+        if study.get(key, ...) != identity.get(key, ...)
     ]
+    if manifest is not None and manifest.get("study") != study["study"]:
+        changes.insert(0, "the study of the folder is not in this --storage")
     if changes:
         raise UsageError(
-            f"{place}: contains another search: {'; '.join(changes)}. Nothing in it was"
-            " changed. Choose another --name."
+            f"{path}: contains another search: {'; '.join(changes)}. Choose another --name."
         )
+    if manifest is None:
+        write_json(path / MANIFEST_NAME, study)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import itertools
 import json
 import math
 import time
@@ -22,7 +21,6 @@ import uuid
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +63,6 @@ ENDED_ELSEWHERE = "ended by another process"
 STARTUP_TRIALS = 5
 """Number of complete trials that must have reached an epoch before any trial is pruned after this
 epoch, so that the median is reliable."""
-SCHEDULED = ("training.teacher_forcing", "training.learning_rate_schedule")
-"""The sections with schedules that can span all epochs."""
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 # User attributes of the study and of its trials.
@@ -192,27 +188,7 @@ def start_trial(
     return study.ask(search_space(search))
 
 
-def are_comparable(search: Search) -> bool:
-    """Return whether the losses of all trials of a search are comparable at the same epoch.
-
-    They are not comparable if the trials have different numbers of epochs and any trial can have a
-    schedule that spans all epochs, because the trials are then at different points of the schedule.
-    """
-    ranges = [
-        param_range for param_range in search.ranges
-        if param_range.path == "training" or param_range.path.startswith(SCHEDULED)
-    ]  # fmt: skip
-    paths, found = [param_range.path for param_range in ranges], list[Training]()
-    for values in itertools.product(
-        *(param_range.values or (param_range.low,) for param_range in ranges)
-    ):
-        with contextlib.suppress(ConfigError):  # a trial with such values is refused
-            found.append(search.config(dict(zip(paths, values, strict=True))).training)
-    epochs_vary = search.varies_epochs or len({training.epochs for training in found}) > 1
-    return not (epochs_vary and any(training.keys_spanning_all_epochs() for training in found))
-
-
-def build_pruner(training: Training, *, are_comparable: bool) -> optuna.pruners.BasePruner:
+def build_pruner(training: Training, *, varies_epochs: bool) -> optuna.pruners.BasePruner:
     """Build the pruner of a trial.
 
     A trial is pruned at epoch max(2, epochs / 5), rounded up, or later if its lowest validation
@@ -220,9 +196,10 @@ def build_pruner(training: Training, *, are_comparable: bool) -> optuna.pruners.
     The median needs `STARTUP_TRIALS` complete trials that reached this epoch.
 
     Args:
-        are_comparable: see `are_comparable`. If this is False, no trial is pruned.
+        varies_epochs: whether trials can have different numbers of epochs. No trial is then pruned,
+            because the trials can be at different points of a schedule.
     """
-    if not are_comparable:
+    if varies_epochs:
         return optuna.pruners.NopPruner()
     return optuna.pruners.MedianPruner(
         n_startup_trials=STARTUP_TRIALS,
@@ -438,14 +415,10 @@ class TrialLoop:
                 raise StorageError(f"{error} {remedy}") from None
             raise
 
-    @cached_property
-    def _are_comparable(self) -> bool:
-        return are_comparable(self.search)
-
     def _train(self, trial: optuna.Trial, name: str, values: Mapping[str, Any]) -> float:
         """Train a trial and return its best validation loss."""
         config = self.search.config(values)
-        self.study.pruner = build_pruner(config.training, are_comparable=self._are_comparable)
+        self.study.pruner = build_pruner(config.training, varies_epochs=self.search.varies_epochs)
 
         def report_epoch(record: EpochRecord) -> None:
             self.callbacks.epoch(record)
