@@ -237,7 +237,7 @@ def test_pairs_are_evaluated(run: RunFolder, seqattn: Command) -> None:
     for words, message in ((["--set", "data.time=t"], "read as in the training"),
                            ([], "81 sequences of test.tsv")):  # fmt: skip
         done = seqattn("evaluate", run.path, "--input", "test.tsv", *words)
-        assert message in done.out + done.err
+        assert message in " ".join((done.out + done.err).split())
     Path("none.tsv").write_text("source\ttarget\n\tb\n")
     assert "has no usable pair" in seqattn("evaluate", run.path, "--input", "none.tsv").err
 
