@@ -239,8 +239,13 @@ def _delimiter(path: Path, head: list[str]) -> str:
     """
     found = []
     for sign in ",;\t":
-        counts = {len(row) for row in csv.reader((f"{line}\n" for line in head), delimiter=sign)}
-        if len(counts - {0}) == 1 and max(counts) > 1:
+        try:
+            rows = list(csv.reader((f"{line}\n" for line in head), delimiter=sign))
+        except csv.Error:  # the reader of the whole file names the line
+            continue
+        # The last of several rows may be cut within a cell.
+        counts = {len(row) for row in (rows[:-1] if len(head) == HEAD_LINES else rows) if row}
+        if len(counts) == 1 and max(counts) > 1:
             found.append(sign)
     if len(found) > 1:
         signs = " or ".join(map(repr, found))
@@ -248,7 +253,8 @@ def _delimiter(path: Path, head: list[str]) -> str:
             f"{path}: {signs} may separate the cells. Put the cells in quotation marks, or use tabs"
             " in a file .tsv."
         )
-    return found[0] if found else ","
+    used = [sign for sign in ",;\t" if head and sign in head[0]]
+    return next(iter([*found, *used]), ",")
 
 
 def _table_pairs(

@@ -109,6 +109,14 @@ def _dead() -> np.ndarray:
 KNOWN = np.broadcast_to(np.arange(T), (N, T))
 
 
+def test_weights_of_a_task_of_symbols_that_is_not_learned_say_nothing() -> None:
+    for rate, state in ((0.9, "unknown"), (0.1, "found")):
+        same = {"uniform": rate, "shuffled": rate}
+        seen = seen_with(healthy(), symbol_errors=(rate, rate), override_errors=same)
+        findings = {finding.name: finding.state for finding in doctor.examine(seen)}
+        assert findings["attention does not matter"] == state
+
+
 @pytest.mark.parametrize(
     ("name", "sick"),
     [

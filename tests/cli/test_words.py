@@ -28,7 +28,7 @@ from seqattn.data.measures import (
     losses_of_ngrams,
     measures_of_rules,
 )
-from seqattn.data.tokens import END, PAD, UNKNOWN, Tokens
+from seqattn.data.tokens import END, PAD, SPECIAL, UNKNOWN, Tokens
 from seqattn.errors import UsageError
 from seqattn.experiments.verify_resume import verify_resume
 from seqattn.runs import RunFolder
@@ -159,6 +159,11 @@ def test_texts_from_python(run: RunFolder) -> None:
     assert labels[: len(texts[0].split())] == texts[0].split()
     with pytest.raises(UsageError, match="Give a string, or a list of strings"):
         opened.predict([[1.0, 2.0]])
+
+
+def test_weights_need_the_same_case() -> None:
+    first, second = (Tokens((*SPECIAL, "a"), "word", lowercase) for lowercase in (False, True))
+    assert first.needed_by_weights("source") != second.needed_by_weights("source")
 
 
 def test_links_follow_selected_sequences() -> None:
@@ -468,6 +473,7 @@ def test_unknown_symbols_are_never_right_and_do_not_make_sources_equal() -> None
     scores.add_free_running(slice(0, 4), part, target)
     assert scores.outputs == (3, 4, 1, 5)  # all but the unknown target, each by itself
     scores.add_teacher_forced(slice(0, 4), part, np.concatenate([target, target * 0], axis=-1))
+    assert scores.errors == (1 / 5, 1 / 5)  # the unknown symbol of 5; the 4 ends do not count
     assert scores.measures["token_accuracy"] == 8 / 9
 
 

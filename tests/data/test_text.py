@@ -152,6 +152,11 @@ def test_zstandard_utf_16_and_other_separators(tmp_path: Path, seqattn: Command)
         pairs_of(path)
     path.write_text("hello;hallo, welt\ngood day;guten tag\n")
     assert pairs_of(path)[0] == ("hello", "hallo, welt")
+    path.write_text("".join(f"a{k};b{k}\n" for k in range(19)) + '"two\nlines";b\n')
+    assert pairs_of(path)[-1] == ("two\nlines", "b")
+    path.write_bytes(b"a,b\nc\rd,e\n")
+    with pytest.raises(DataError, match="line 2: new-line character seen in unquoted field"):
+        pairs_of(path)
     path = tmp_path / "e.tsv"
     path.write_bytes("caf\xe9\tKaffee\nna\xefve\tnaiv\n".encode("latin-1"))
     done = seqattn("data", "check", path, "--encoding", "latin-1")
