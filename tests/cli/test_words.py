@@ -438,17 +438,21 @@ def test_distances_of_many_pairs_are_those_of_each() -> None:
     )
 
 
-def test_a_source_with_several_targets_counts_once_with_the_nearest() -> None:
-    space = Tokens.of_symbols("abc", "character")
-    sources, targets = ["ab", "c", "ab", "c"], ["abc", "a", "cc", "a"]
+def part_of(space: Tokens, sources: list[str], targets: list[str]) -> Sequences:
     (source, lengths), (target, target_lengths) = (
         space.pad([list(text) for text in texts], ends=ends)
         for texts, ends in ((sources, False), (targets, True))
     )
-    part = Sequences(
-        source, lengths, target, target_lengths, space.names, tuple("wxyz"), source_space=space,
-        target_space=space,
+    return Sequences(
+        source, lengths, target, target_lengths, space.names,
+        tuple(map(str, range(len(sources)))), source_space=space, target_space=space,
     )  # fmt: skip
+
+
+def test_a_source_with_several_targets_counts_once_with_the_nearest() -> None:
+    space = Tokens.of_symbols("abc", "character")
+    sources, targets = ["ab", "c", "ab", "c"], ["abc", "a", "cc", "a"]
+    part = part_of(space, sources, targets)
     outputs, _ = space.pad([list("ccb"), list("a"), list("ccb"), list("a")], ends=True)
     scores = TokenScores(part)
     for k in range(4):  # in chunks of one
@@ -461,18 +465,13 @@ def test_a_source_with_several_targets_counts_once_with_the_nearest() -> None:
 def test_unknown_symbols_are_never_right_and_do_not_make_sources_equal() -> None:
     space = Tokens.of_symbols("ab", "character")
     sources, targets = ["x", "y", "a", "b"], ["a", "b", "x", "ab"]
-    (source, lengths), (target, target_lengths) = (
-        space.pad([list(text) for text in texts], ends=ends)
-        for texts, ends in ((sources, False), (targets, True))
-    )
-    part = Sequences(
-        source, lengths, target, target_lengths, space.names, tuple("wxyz"), source_space=space,
-        target_space=space,
-    )  # fmt: skip
+    part = part_of(space, sources, targets)
     scores = TokenScores(part)
-    scores.add_free_running(slice(0, 4), part, target)
+    scores.add_free_running(slice(0, 4), part, part.target)
     assert scores.outputs == (3, 4, 1, 5)  # all but the unknown target, each by itself
-    scores.add_teacher_forced(slice(0, 4), part, np.concatenate([target, target * 0], axis=-1))
+    scores.add_teacher_forced(
+        slice(0, 4), part, np.concatenate([part.target, part.target * 0], axis=-1)
+    )
     assert scores.errors == (1 / 5, 1 / 5)  # the unknown symbol of 5; the 4 ends do not count
     assert scores.measures["token_accuracy"] == 8 / 9
 
