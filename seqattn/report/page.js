@@ -1943,6 +1943,74 @@
     return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
   }
 
+  // src/live/svg.ts
+  var NAMESPACE = "http://www.w3.org/2000/svg";
+  function svg(tag, attributes = {}, ...children) {
+    const element = document.createElementNS(NAMESPACE, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
+    element.append(...children);
+    return element;
+  }
+  var halo = (ground) => ({ stroke: ground, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
+  function linearScale(domain, range) {
+    const [low, high] = domain;
+    const [first, last] = range;
+    const slope = (last - first) / (high - low || 1);
+    const scale = (value) => first + (value - low) * slope;
+    return Object.assign(scale, { invert: (pixel) => low + (pixel - first) / slope, domain });
+  }
+  function roundTicks([low, high], count) {
+    const rough = (high - low) / count;
+    if (!(rough > 0)) return [low];
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
+    const ticks = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
+    return ticks;
+  }
+  function tickText(value, ticks) {
+    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
+    const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+    return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
+  }
+  var VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
+  var DIVERGING2 = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
+  function interpolate(stops, share) {
+    const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
+    const k = Math.min(stops.length - 2, Math.floor(position));
+    return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
+  }
+  function weightColour(weight, largest, signed) {
+    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest / 2) : interpolate(VIRIDIS, weight / largest);
+  }
+  var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
+  function luminance(colour) {
+    const [r, g, b] = colour.map((part) => part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  }
+  var inkOn = (colour) => luminance(colour) > Math.sqrt(1.05 * 0.05) - 0.05 ? "#000" : "#fff";
+  var measured = null;
+  function textWidth(text2, size) {
+    measured ??= document.createElement("canvas").getContext("2d");
+    measured.font = `${size}px system-ui, sans-serif`;
+    return measured.measureText(text2).width;
+  }
+  function keepFromScrolling(element) {
+    element.style.touchAction = "none";
+    element.addEventListener("touchstart", (event) => {
+      event.preventDefault();
+    }, { passive: false });
+  }
+
+  // src/live/matrix.ts
+  function weightScale(rows, meaning, isRelative) {
+    const largest = Math.max(1e-6, ...rows.map((row) => Math.max(...row.map(Math.abs))));
+    if (meaning === "strength") return { low: -largest, high: largest, title: "read strength", colour: (weight) => weightColour(weight, largest, true) };
+    const high = isRelative ? largest : 1;
+    const title = isRelative ? "weight, relative to the largest" : "weight";
+    return { low: 0, high, title, colour: (weight) => weightColour(weight, high, false) };
+  }
+
   // src/live/scene.ts
   function weightsOf(answer, kind, layer, head) {
     return answer.maps[kind]?.[layer]?.[head] ?? [];
@@ -1954,10 +2022,30 @@
   }
   var isKnockedOut = (row) => row.length > 0 && row.every((weight) => weight === 0);
   var isForced = ({ state: { kind, force, layer, head }, canForce: canForce2 }, step) => canForce2 && kind === "cross" && force.get(step + 1, layer, head) !== void 0;
-  function largestWeight2(rows, meaning) {
-    let largest = 1e-6;
-    for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
-    return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
+  function scaleOf({ state: { kind, layer, head, isRelative } }, { answer, meaning }) {
+    return weightScale(weightsOf(answer, kind, layer, head), meaning, isRelative);
+  }
+  function matrixOf(scene, shown) {
+    const { state, hasAlignment, alignment, canForce: canForce2 } = scene;
+    const { kind, source: { length: S } } = state;
+    const rows = weightsOf(shown.answer, kind, state.layer, state.head);
+    const isCross = kind === "cross";
+    const isCountedFrom1 = kind === "encoder_self" || isCross && hasAlignment;
+    const numbers = (count, first) => Array.from({ length: count }, (_, k) => String(first + k));
+    return {
+      rows,
+      scale: scaleOf(scene, shown),
+      names: pointNames3(state),
+      isNumbered: true,
+      rowLabels: numbers(rows.length, isCountedFrom1 ? 1 : S + 1),
+      columnLabels: numbers(rows[0]?.length ?? 0, kind === "decoder_self" ? S + 1 : 1),
+      down: kind === "encoder_self" ? "source point" : isCountedFrom1 ? "target step" : "forecast point",
+      across: kind === "decoder_self" ? "attended forecast point" : "attended source point",
+      chosen: Math.min(state.step, rows.length - 1),
+      canForce: canForce2 && isCross,
+      isForced: (row) => isForced(scene, row),
+      links: isCross ? alignment.flatMap((column, row) => column < 0 ? [] : [{ row, column, isPossible: false }]) : []
+    };
   }
   function hasOwnScales(shown) {
     return shown.some(({ scale }) => scale.some((each, g) => each !== shown[0].scale[g]));
@@ -2228,58 +2316,9 @@
     };
   }
 
-  // src/live/svg.ts
-  var NAMESPACE = "http://www.w3.org/2000/svg";
-  function svg(tag, attributes = {}, ...children) {
-    const element = document.createElementNS(NAMESPACE, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
-    element.append(...children);
-    return element;
-  }
-  var halo = (ground) => ({ stroke: ground, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
-  function linearScale(domain, range) {
-    const [low, high] = domain;
-    const [first, last] = range;
-    const slope = (last - first) / (high - low || 1);
-    const scale = (value) => first + (value - low) * slope;
-    return Object.assign(scale, { invert: (pixel) => low + (pixel - first) / slope, domain });
-  }
-  function roundTicks([low, high], count) {
-    const rough = (high - low) / count;
-    if (!(rough > 0)) return [low];
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
-    const ticks = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
-    return ticks;
-  }
-  function tickText(value, ticks) {
-    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
-    const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
-    return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
-  }
-  var VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
-  var DIVERGING2 = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
-  function interpolate(stops, share) {
-    const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
-    const k = Math.min(stops.length - 2, Math.floor(position));
-    return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
-  }
-  function weightColour(weight, largest, signed) {
-    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest / 2) : interpolate(VIRIDIS, weight / largest);
-  }
-  var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
-  var inkOn = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#000" : "#fff";
-  function keepFromScrolling(element) {
-    element.style.touchAction = "none";
-    element.addEventListener("touchstart", (event) => {
-      event.preventDefault();
-    }, { passive: false });
-  }
-
   // src/live/bars.ts
   var HEIGHT = 140;
-  var MARGIN = { left: 34, right: 6, top: 20, bottom: 22 };
+  var MARGIN = { left: 44, right: 6, top: 20, bottom: 22 };
   var STEP = 0.05;
   var WeightBars = class {
     constructor(place3, events) {
@@ -2292,10 +2331,9 @@
     root = svg("svg", { role: "group" });
     isDragging = false;
     /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
-    draw(weights, isForced3, canForce2) {
+    draw(weights, { scale, labels, isForced: isForced3, canForce: canForce2 }) {
       const width = Math.max(220, this.place.clientWidth);
-      const largest = Math.max(1, ...weights.map(Math.abs));
-      const lowest = Math.min(0, ...weights);
+      const { low: lowest, high: largest } = scale;
       const high = HEIGHT - MARGIN.top - MARGIN.bottom;
       const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
       const toY = (weight) => MARGIN.top + (largest - weight) / (largest - lowest) * high;
@@ -2305,19 +2343,19 @@
       this.root.setAttribute("width", String(width));
       this.root.setAttribute("height", String(HEIGHT));
       this.root.setAttribute("aria-label", canForce2 ? "Weights of the step; arrow keys change one" : "Weights of the step");
-      const parts = [0, largest].map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
+      const parts = (lowest < 0 ? [lowest, 0, largest] : [0, largest]).map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, withMinus(String(Number(tick.toPrecision(2)))))));
       for (const [s, weight] of weights.entries()) {
         const x = MARGIN.left + s * bar;
         const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
-        parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
-        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, String(s + 1)));
+        parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
+        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
         if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
-        if (canForce2) parts.push(this.handle(s, weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
+        if (canForce2) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
       }
       this.root.replaceChildren(...parts);
       if (focused !== void 0 && !this.isDragging) this.root.querySelector(`[data-bar="${focused}"]`)?.focus();
     }
-    handle(column, weight, x, width, toWeight) {
+    handle(column, label, weight, x, width, toWeight) {
       const handle = svg("rect", {
         x,
         y: 0,
@@ -2328,7 +2366,7 @@
         "data-bar": column,
         tabindex: 0,
         role: "slider",
-        "aria-label": `weight of source point ${column + 1}`,
+        "aria-label": `weight of source step ${column + 1}${label === String(column + 1) ? "" : `, ${label}`}`,
         "aria-valuemin": 0,
         "aria-valuemax": 1,
         "aria-valuenow": weight.toFixed(3)
@@ -2487,6 +2525,7 @@
       v: [state.layer, state.head, state.step, state.point]
     };
     if (state.isChanged || state.example === null) shared.s = state.source;
+    if (state.isRelative) shared.r = 1;
     if (state.force.size) shared.f = state.force.list;
     return PREFIX + encodeURIComponent(JSON.stringify(shared));
   }
@@ -2505,7 +2544,7 @@
     return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
   }
   var isView = (v) => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
-  function check({ p, e, s, f = [], m, k, v }, limits) {
+  function check({ p, e, s, f = [], m, k, v, r }, limits) {
     if (p !== limits.page || s !== void 0 && !isSource(s, limits)) return null;
     if (e === null ? s === void 0 : !isIndex(e, limits.examples.length)) return null;
     const points2 = s ? s.length : limits.examples[e];
@@ -2514,7 +2553,7 @@
     const force = new ForcedRows();
     for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
     const [layer, head, step, point] = v;
-    return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point };
+    return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point, isRelative: r === 1 };
   }
   function fromFragment(fragment, limits) {
     if (!fragment.startsWith(PREFIX)) return null;
@@ -2580,6 +2619,11 @@
       explorer.change(() => {
         state.head = numberOf("live-head");
       });
+    });
+    onChange("live-colours", () => {
+      state.isRelative = selectById("live-colours").value === "largest";
+      if (explorer.scene) explorer.scene.state.isRelative = state.isRelative;
+      explorer.draw();
     });
     byId("live-step").addEventListener("input", () => {
       explorer.chooseStep(numberOf("live-step"));
@@ -2666,6 +2710,8 @@
     fill(selectById("live-layer"), indexNames(first.layers), state.layer);
     fill(selectById("live-head"), indexNames(first.heads), state.head);
     for (const id of ["live-kind", "live-layer", "live-head"]) selectById(id).parentElement.hidden = selectById(id).options.length < 2;
+    selectById("live-colours").value = state.isRelative ? "largest" : "1";
+    selectById("live-colours").parentElement.hidden = all.length === 0 || scene.shown[0].meaning === "strength";
     const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
     inputById("live-step").max = String(rows - 1);
     inputById("live-step").value = String(state.step);
@@ -2731,24 +2777,63 @@
   }
 
   // src/live/heatmap_plot.ts
-  var MARGIN2 = { left: 72, right: 8, top: 8, bottom: 42 };
+  var FONT = 13;
+  var TOP = 8;
+  var BAR = { gap: 14, width: 12, numbers: 34, title: 18 };
+  var BAR_STEPS = 48;
+  var MIN_BAR = 96;
   var MAX_HEIGHT = 420;
+  var MAX_CELL = 64;
   var MAX_CELLS_AS_ELEMENTS = 1600;
-  var ALIGNMENT_COLOUR2 = "#e69f00";
+  var LONGEST_LABEL = 16;
+  var MIN_LABELLED = 12;
   var hasText = ({ cellWidth, cellHeight }) => cellWidth >= 42 && cellHeight >= 20;
+  var bottomOf = ({ rows, cellHeight }) => TOP + rows * cellHeight;
   var shapeOf = (grid) => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
+  var labelWidth = (labels) => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
+  function layOut(view, width) {
+    const [rows, columns] = [view.rows.length, view.columnLabels.length];
+    const left = 30 + labelWidth(view.rowLabels) + (view.rowLabels.some((_, t) => view.isForced(t)) ? 12 : 0);
+    const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
+    const cellWidth = Math.min(MAX_CELL * 2, (width - left - right) / columns);
+    const widest = labelWidth(view.columnLabels);
+    const isTurned = !view.isNumbered && widest > cellWidth - 3;
+    const below = (isTurned ? widest + 10 : 18) + 24;
+    const cellHeight = Math.min(cellWidth, MAX_CELL, (MAX_HEIGHT - TOP - 42) / rows);
+    const height = Math.max(TOP + rows * cellHeight, MIN_BAR) + below;
+    return { rows, columns, cellWidth, cellHeight, left, width, height, isTurned };
+  }
   function cellElement(grid, step, column) {
     const rect = svg("rect", { class: "cell", "data-step": step, "data-column": column }, svg("title"));
     return svg("g", {}, rect, ...hasText(grid) ? [svg("text", { "text-anchor": "middle", "font-size": 14, "pointer-events": "none" })] : []);
   }
-  function place(rect, { cellWidth, cellHeight }, step, column) {
-    const box = { x: MARGIN2.left + column * cellWidth, y: MARGIN2.top + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
+  function place(rect, { cellWidth, cellHeight, left }, step, column) {
+    const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
     for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
   }
-  function describeCell2(scene, names, rows, step, column) {
-    const weight = rows[step][column].toFixed(4);
-    if (isForced(scene, step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
+  function describeCell2({ rows, names, isForced: isForced3 }, step, column) {
+    const weight = withMinus(rows[step][column].toFixed(4));
+    if (isForced3(step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
     return `${names.row(step)} attends to ${names.column(column)} with ${weight}`;
+  }
+  function colourBar({ low, high, title, colour }, grid) {
+    const { soft, line } = theme();
+    const x = grid.left + grid.columns * grid.cellWidth + BAR.gap;
+    const height = Math.max(MIN_BAR, grid.rows * grid.cellHeight);
+    const group = svg("g", { class: "colour-bar", "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
+    for (let k = 0; k < BAR_STEPS; k += 1) {
+      const weight = high - (k + 0.5) / BAR_STEPS * (high - low);
+      group.append(svg("rect", { x, y: TOP + k / BAR_STEPS * height, width: BAR.width, height: height / BAR_STEPS + 0.5, fill: rgb(colour(weight)) }));
+    }
+    group.append(svg("rect", { x, y: TOP, width: BAR.width, height, fill: "none", stroke: line }));
+    for (const weight of low < 0 ? [low, 0, high] : [low, (low + high) / 2, high]) {
+      const y = TOP + (high - weight) / (high - low) * height;
+      const text2 = withMinus(String(Number(weight.toPrecision(2))));
+      group.append(svg("text", { x: x + BAR.width + 4, y: Math.min(TOP + height, Math.max(TOP + 9, y + 4)) }, text2));
+    }
+    const [titleX, middle] = [x + BAR.width + BAR.numbers + 8, TOP + height / 2];
+    group.append(svg("text", { x: titleX, y: middle, "text-anchor": "middle", transform: `rotate(-90 ${titleX} ${middle})` }, textWidth(title, FONT) > height ? title.replace(", relative to the largest", " / largest") : title));
+    return group;
   }
   var HeatmapPlot = class _HeatmapPlot {
     constructor(place3, events) {
@@ -2778,36 +2863,25 @@
     showCursor() {
       this.cursor.setAttribute("visibility", document.activeElement === this.root ? "visible" : "hidden");
     }
-    draw(scene, shown) {
-      const { state } = scene;
-      const { meaning } = shown;
-      const rows = weightsOf(shown.answer, state.kind, state.layer, state.head);
+    /** Draw a view, or hide the picture if there are no weights. */
+    draw(view) {
+      const { rows, chosen, scale } = view;
       this.place.hidden = rows.length === 0;
       if (!rows.length) return;
-      const width = Math.max(240, this.place.clientWidth);
-      const columns = rows[0].length;
-      const cellWidth = (width - MARGIN2.left - MARGIN2.right) / columns;
-      const cellHeight = Math.min(cellWidth, 64, (MAX_HEIGHT - MARGIN2.top - MARGIN2.bottom) / rows.length);
-      const grid = { rows: rows.length, columns, cellWidth, cellHeight };
-      const height = MARGIN2.top + MARGIN2.bottom + cellHeight * rows.length;
-      this.root.setAttribute("viewBox", `0 0 ${width} ${height}`);
-      this.root.setAttribute("width", String(width));
-      this.root.setAttribute("height", String(height));
-      this.column = Math.min(this.column, columns - 1);
-      const chosen = Math.min(state.step, rows.length - 1);
-      const canForce2 = scene.canForce && state.kind === "cross";
-      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${canForce2 ? ", Enter makes its step attend there only" : ""}.`);
+      const grid = layOut(view, Math.max(240, this.place.clientWidth));
+      this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
+      this.root.setAttribute("width", String(grid.width));
+      this.root.setAttribute("height", String(grid.height));
+      this.column = Math.min(this.column, grid.columns - 1);
+      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${view.canForce ? ", Enter makes its step attend there only" : ""}.`);
       this.root.setAttribute("aria-rowcount", String(rows.length));
-      this.root.setAttribute("aria-colcount", String(columns));
-      const largest = largestWeight2(rows, meaning);
-      const names = pointNames3(state);
-      const colourOf = (weight) => weightColour(weight, largest, meaning === "strength");
-      const isImage = rows.length * columns > MAX_CELLS_AS_ELEMENTS;
-      if (isImage) this.cellGroup.replaceChildren(this.image(rows, grid, colourOf));
-      else this.drawCells(rows, grid, (t, s) => describeCell2(scene, names, rows, t, s), colourOf);
+      this.root.setAttribute("aria-colcount", String(grid.columns));
+      const isImage = rows.length * grid.columns > MAX_CELLS_AS_ELEMENTS;
+      if (isImage) this.cellGroup.replaceChildren(this.image(view, grid));
+      else this.drawCells(view, grid);
       this.shape = isImage ? "" : shapeOf(grid);
       while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
-      this.root.append(this.labels(scene, grid), this.marks(scene, grid, chosen), this.cursor, this.currentCell(scene, rows, chosen, names));
+      this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.cursor, this.currentCell(view));
       place(this.cursor, grid, chosen, this.column);
       this.cursor.setAttribute("stroke", theme().ink);
       this.showCursor();
@@ -2819,70 +2893,67 @@
       };
     }
     /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
-    currentCell(scene, rows, chosen, names) {
+    currentCell({ rows, chosen, names, isForced: isForced3 }) {
       this.root.setAttribute("aria-activedescendant", this.cellId);
-      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}${isForced(scene, chosen) ? ", forced" : ""}` });
+      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}${isForced3(chosen) ? ", forced" : ""}` });
       return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell3);
     }
-    drawCells(rows, grid, describe2, colourOf) {
+    drawCells(view, grid) {
+      const { rows, scale } = view;
       if (this.shape !== shapeOf(grid)) this.cellGroup.replaceChildren(...rows.flatMap((row, t) => row.map((_, s) => cellElement(grid, t, s))));
       for (const [t, row] of rows.entries()) {
         for (const [s, weight] of row.entries()) {
-          const colour = colourOf(weight);
+          const colour = scale.colour(weight);
           const [rect, words] = this.cellGroup.children[t * grid.columns + s].children;
           place(rect, grid, t, s);
           rect.setAttribute("fill", rgb(colour));
-          rect.firstElementChild.textContent = describe2(t, s);
+          rect.firstElementChild.textContent = describeCell2(view, t, s);
           if (!words) continue;
-          words.setAttribute("x", String(MARGIN2.left + (s + 0.5) * grid.cellWidth));
-          words.setAttribute("y", String(MARGIN2.top + (t + 0.5) * grid.cellHeight + 5));
+          words.setAttribute("x", String(grid.left + (s + 0.5) * grid.cellWidth));
+          words.setAttribute("y", String(TOP + (t + 0.5) * grid.cellHeight + 5));
           words.setAttribute("fill", inkOn(colour));
-          words.textContent = weight.toFixed(2).replace("-", "\u2212");
+          words.textContent = withMinus(weight.toFixed(2));
         }
       }
     }
-    image(rows, grid, colourOf) {
+    image({ rows, scale }, grid) {
       const canvas = document.createElement("canvas");
       [canvas.width, canvas.height] = [grid.columns, grid.rows];
       const context = canvas.getContext("2d");
       const pixels = context.createImageData(grid.columns, grid.rows);
-      for (const [k, weight] of rows.flat().entries()) pixels.data.set([...colourOf(weight), 255], 4 * k);
+      for (const [k, weight] of rows.flat().entries()) pixels.data.set([...scale.colour(weight), 255], 4 * k);
       context.putImageData(pixels, 0, 0);
-      return svg("image", { x: MARGIN2.left, y: MARGIN2.top, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
+      return svg("image", { x: grid.left, y: TOP, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
     }
-    labels({ state, hasAlignment }, grid) {
+    labels({ rowLabels, columnLabels, isNumbered, down, across }, grid) {
       const { soft } = theme();
-      const group = svg("g", { "font-size": 13, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
-      const S = state.source.length;
-      const isCountedFrom1 = state.kind === "cross" && hasAlignment;
-      const firstRow = state.kind === "encoder_self" || isCountedFrom1 ? 1 : S + 1;
-      const firstColumn = state.kind === "decoder_self" ? S + 1 : 1;
+      const group = svg("g", { "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
       const every = (size, room) => Math.max(1, Math.ceil(room / size));
-      const bottom = MARGIN2.top + grid.rows * grid.cellHeight;
-      for (let t = 0; t < grid.rows; t += every(grid.cellHeight, 13)) group.append(svg("text", { x: MARGIN2.left - 6, y: MARGIN2.top + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, String(firstRow + t)));
-      for (let s = 0; s < grid.columns; s += every(grid.cellWidth, 26)) group.append(svg("text", { x: MARGIN2.left + (s + 0.5) * grid.cellWidth, y: bottom + 14, "text-anchor": "middle" }, String(firstColumn + s)));
-      const across = state.kind === "decoder_self" ? "attended forecast point" : "attended source point";
-      group.append(svg("text", { x: MARGIN2.left + grid.columns * grid.cellWidth / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, across));
-      const middle = (MARGIN2.top + bottom) / 2;
-      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "source point" : isCountedFrom1 ? "target step" : "forecast point"));
+      const bottom = bottomOf(grid);
+      for (let t = 0; t < grid.rows; t += every(grid.cellHeight, MIN_LABELLED)) {
+        group.append(svg("text", { x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
+      }
+      for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
+        const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
+        group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, label));
+      }
+      group.append(svg("text", { x: grid.left + grid.columns * grid.cellWidth / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
+      const middle = (TOP + bottom) / 2;
+      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
       return group;
     }
-    /** Outlines: the true source step, forced rows, the chosen row, and the cell of the keyboard. */
-    marks({ state, alignment }, grid, chosen) {
+    /** Outlines: known links, forced rows and the chosen row. */
+    marks({ rows, links, isForced: isForced3, chosen }, grid) {
       const { warn } = theme();
       const group = svg("g", { fill: "none", "pointer-events": "none" });
       const outline = (t, s, count, attributes) => {
-        group.append(svg("rect", { x: MARGIN2.left + s * grid.cellWidth, y: MARGIN2.top + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
+        group.append(svg("rect", { x: grid.left + s * grid.cellWidth, y: TOP + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
       };
-      if (state.kind === "cross") {
-        for (const [t, s] of alignment.entries()) if (s >= 0 && t < grid.rows && s < grid.columns) outline(t, s, 1, { stroke: ALIGNMENT_COLOUR2, "stroke-width": 2.5, class: "true-step" });
-        for (const row of state.force.list) {
-          if (row.layer !== state.layer || row.head !== state.head) continue;
-          const middle = MARGIN2.top + (row.step - 0.5) * grid.cellHeight + 4;
-          const hasRoom = grid.cellHeight >= 30;
-          group.append(svg("text", { x: hasRoom ? MARGIN2.left - 6 : 26, y: middle + (hasRoom ? 13 : 0), "font-size": 12, stroke: "none", fill: warn, "text-anchor": hasRoom ? "end" : "start", class: "forced-row" }, hasRoom ? "forced" : "\u25B8"));
-          outline(row.step - 1, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
-        }
+      for (const link of links) if (link.row < grid.rows && link.column < grid.columns) outlineLink(link, outline);
+      for (const t of rows.keys()) {
+        if (!isForced3(t)) continue;
+        group.append(svg("text", { x: 20, y: TOP + (t + 0.5) * grid.cellHeight + 4, "font-size": 12, stroke: "none", fill: warn, class: "forced-row" }, "\u25B8"));
+        outline(t, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
       }
       outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
       return group;
@@ -2890,8 +2961,8 @@
     click(event, grid) {
       const box = this.root.getBoundingClientRect();
       const scale = this.root.viewBox.baseVal.width / box.width;
-      const column = Math.floor(((event.clientX - box.left) * scale - MARGIN2.left) / grid.cellWidth);
-      const row = Math.floor(((event.clientY - box.top) * scale - MARGIN2.top) / grid.cellHeight);
+      const column = Math.floor(((event.clientX - box.left) * scale - grid.left) / grid.cellWidth);
+      const row = Math.floor(((event.clientY - box.top) * scale - TOP) / grid.cellHeight);
       if (row < 0 || row >= grid.rows) return;
       if (column < 0 || column >= grid.columns) {
         this.events.chooseStep(row);
@@ -2912,6 +2983,10 @@
       }
     }
   };
+  function outlineLink({ row, column, isPossible }, outline) {
+    outline(row, column, 1, { stroke: "#000", "stroke-width": 4 });
+    outline(row, column, 1, { stroke: ALIGNMENT_COLOUR, "stroke-width": 2, "stroke-dasharray": isPossible ? "3 3" : "none", class: "true-step" });
+  }
 
   // src/live/runtime.ts
   var RuntimeError = class extends Error {
@@ -3101,7 +3176,7 @@
   // src/live/path_plot.ts
   var MAX_ROWS2 = 4;
   var HEIGHT2 = 420;
-  var MARGIN3 = { left: 58, right: 14, top: 14, bottom: 40 };
+  var MARGIN2 = { left: 58, right: 14, top: 14, bottom: 40 };
   var ROW_GAP2 = 22;
   var CLICK_PIXELS = 3;
   var MARGIN_SHARE = 0.18;
@@ -3141,17 +3216,17 @@
     }
     layOut(scene) {
       const { features, targetFeatures, plane, axisNames } = scene;
-      const inner = [MARGIN3.left, this.width - MARGIN3.right];
+      const inner = [MARGIN2.left, this.width - MARGIN2.right];
       if (plane) {
-        const [x2, y] = equalScales(extent(valuesOf(scene, 0, 0)), extent(valuesOf(scene, 1, 1)), inner, [HEIGHT2 - MARGIN3.bottom, MARGIN3.top]);
+        const [x2, y] = equalScales(extent(valuesOf(scene, 0, 0)), extent(valuesOf(scene, 1, 1)), inner, [HEIGHT2 - MARGIN2.bottom, MARGIN2.top]);
         return [{ x: x2, y, sourceX: 0, sourceY: 1, targetX: 0, targetY: 1, title: axisNames[features[1]] ?? features[1] }];
       }
       const rows = [.../* @__PURE__ */ new Set([...targetFeatures, ...features])].slice(0, MAX_ROWS2);
-      const high = (HEIGHT2 - MARGIN3.top - MARGIN3.bottom - ROW_GAP2 * (rows.length - 1)) / rows.length;
+      const high = (HEIGHT2 - MARGIN2.top - MARGIN2.bottom - ROW_GAP2 * (rows.length - 1)) / rows.length;
       const length = scene.state.source.length + Math.max(...scene.shown.map(({ answer }) => answer.forecast.length));
       const x = linearScale([0.5, length + 0.5], inner);
       return rows.map((name, k) => {
-        const top = MARGIN3.top + k * (high + ROW_GAP2);
+        const top = MARGIN2.top + k * (high + ROW_GAP2);
         const [sourceY, targetY] = [features.indexOf(name), targetFeatures.indexOf(name)];
         const y = linearScale(extent(valuesOf(scene, sourceY, targetY)), [top + high, top]);
         return { x, y, sourceX: null, sourceY, targetX: null, targetY, title: axisNames[name] ?? name };
@@ -3160,7 +3235,7 @@
     axes(panel, scene, isLast) {
       const { line, soft } = theme();
       const group = svg("g", { "font-size": 13, fill: soft, "aria-hidden": "true" });
-      const [left, right] = [MARGIN3.left, this.width - MARGIN3.right];
+      const [left, right] = [MARGIN2.left, this.width - MARGIN2.right];
       const [bottom, top] = [panel.y(panel.y.domain[0]), panel.y(panel.y.domain[1])];
       const yTicks = roundTicks(panel.y.domain, bottom - top > 150 ? 6 : 3);
       for (const tick of yTicks) {
@@ -3217,17 +3292,17 @@
       const group = svg("g", {});
       if (panel.sourceY < 0) return group;
       const { ground, ink, soft } = theme();
-      const { state, shown: [{ meaning }] } = scene;
+      const { state } = scene;
       const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
       const weights = rows[state.step] ?? [];
-      const largest = largestWeight2(rows, meaning);
+      const scale = scaleOf(scene, scene.shown[0]);
       const many = state.source.length > 16;
       const word = isForced(scene, state.step) ? "forced weight" : "weight";
       for (const [k, row] of state.source.entries()) {
         const [x, y] = place2(panel, row, k, "source");
         const weight = weights[k];
-        const r = weight === void 0 ? 6 : (many ? 3.5 : 5) + 9 * Math.sqrt(Math.min(1, Math.abs(weight) / largest));
-        const colour = weight === void 0 ? soft : rgb(weightColour(weight, largest, meaning === "strength"));
+        const r = weight === void 0 ? 6 : (many ? 3.5 : 5) + 9 * Math.sqrt(Math.min(1, Math.abs(weight) / scale.high));
+        const colour = weight === void 0 ? soft : rgb(scale.colour(weight));
         const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
         const circle = svg("circle", {
           cx: x,
@@ -3688,7 +3763,8 @@
         layer: 0,
         head: 0,
         step: 0,
-        point: 0
+        point: 0,
+        isRelative: false
       };
     }
     /** What a link to this page may contain. */
@@ -3809,12 +3885,15 @@
         const { name, answer } = scene.shown[k];
         const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
         own.firstElementChild.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name}: there are no such weights to show.`;
-        this.maps[k].draw(scene, scene.shown[k]);
+        this.maps[k].draw(matrixOf(scene, scene.shown[k]));
       }
       const { state } = scene;
       const row = weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head)[state.step] ?? [];
       byId("live-weights").hidden = row.length === 0;
-      if (row.length) this.bars.draw(row, state.kind === "cross" && state.force.get(state.step + 1, state.layer, state.head) !== void 0, scene.canForce && state.kind === "cross");
+      if (row.length) {
+        const canForceRow = scene.canForce && state.kind === "cross";
+        this.bars.draw(row, { scale: scaleOf(scene, scene.shown[0]), labels: row.map((_, k) => String(k + 1)), isForced: isForced(scene, state.step), canForce: canForceRow });
+      }
       const text2 = describe(scene);
       byId("live-text").textContent = text2;
       this.speak(text2);
@@ -3899,10 +3978,10 @@
   }
 
   // src/live/picture.ts
-  var MARGIN4 = 16;
+  var MARGIN3 = 16;
   var GAP = 24;
   var LINE = 20;
-  var FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+  var FONT2 = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
   var PIXELS = 2;
   var CHARACTER = 7.7;
   var PAGE_ATTRIBUTES = ["tabindex", "role", "class", "style", "data-point", "data-step", "data-column", "id"];
@@ -3932,7 +4011,7 @@
     return lines;
   }
   function legend(names, fill2, y) {
-    let x = MARGIN4;
+    let x = MARGIN3;
     return names.flatMap(({ name, colour }) => {
       const parts = [svg("path", { d: `M${x + 6} ${y - 11}l6 6l-6 6l-6 -6Z`, fill: colour }), svg("text", { x: x + 18, y, "font-size": 13, fill: fill2 }, name)];
       x += 36 + name.length * CHARACTER;
@@ -3943,30 +4022,30 @@
     const { ground, ink, soft } = theme();
     const left = sizeOf(path);
     const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
-    const width = 2 * MARGIN4 + left.width + (right ? GAP + right : 0);
+    const width = 2 * MARGIN3 + left.width + (right ? GAP + right : 0);
     const words = (content, x, y, size, fill2, weight = 400) => svg("text", { x, y, "font-size": size, "font-weight": weight, fill: fill2 }, content);
-    const root = svg("svg", { "font-family": FONT });
-    const lines = wrap(text2, Math.floor((width - 2 * MARGIN4) / CHARACTER));
-    const top = MARGIN4 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
+    const root = svg("svg", { "font-family": FONT2 });
+    const lines = wrap(text2, Math.floor((width - 2 * MARGIN3) / CHARACTER));
+    const top = MARGIN3 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
     let bottom = top;
     const column = [];
     for (const { picture, caption } of maps) {
       if (caption) {
-        column.push(words(caption, MARGIN4 + left.width + GAP, bottom + 14, 13, soft));
+        column.push(words(caption, MARGIN3 + left.width + GAP, bottom + 14, 13, soft));
         bottom += LINE;
       }
-      column.push(copy(picture, MARGIN4 + left.width + GAP, bottom));
+      column.push(copy(picture, MARGIN3 + left.width + GAP, bottom));
       bottom += sizeOf(picture).height;
     }
-    const height = Math.max(top + left.height, bottom) + MARGIN4;
+    const height = Math.max(top + left.height, bottom) + MARGIN3;
     for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["width", String(width)], ["height", String(height)]]) root.setAttribute(name, value);
     root.append(
       svg("title", {}, title),
       svg("rect", { x: 0, y: 0, width, height, fill: ground }),
-      words(title, MARGIN4, MARGIN4 + 16, 18, ink, 600),
-      ...lines.map((line, k) => words(line, MARGIN4, MARGIN4 + 24 + (k + 0.8) * LINE, 13, soft)),
-      ...legend(names, ink, MARGIN4 + 24 + (lines.length + 0.8) * LINE),
-      copy(path, MARGIN4, top),
+      words(title, MARGIN3, MARGIN3 + 16, 18, ink, 600),
+      ...lines.map((line, k) => words(line, MARGIN3, MARGIN3 + 24 + (k + 0.8) * LINE, 13, soft)),
+      ...legend(names, ink, MARGIN3 + 24 + (lines.length + 0.8) * LINE),
+      copy(path, MARGIN3, top),
       ...column
     );
     return root;

@@ -6,7 +6,7 @@ import { ForcedRows } from "../src/live/weights";
 const LIMITS: Limits = { page: "key", examples: [2, 3], features: 2, runs: [[[0, 20]], [[20]]], fixed: null, longest: null, steps: 2, layers: 1, heads: 1 };
 
 function state(more: Partial<ExplorerState> = {}): ExplorerState {
-  return { example: 0, source: [[0, 1], [0.1, 1 / 3]], truth: null, isChanged: true, subjects: [{ model: 0, run: 0, epoch: 20 }], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 1, point: 0, ...more };
+  return { example: 0, source: [[0, 1], [0.1, 1 / 3]], truth: null, isChanged: true, subjects: [{ model: 0, run: 0, epoch: 20 }], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 1, point: 0, isRelative: false, ...more };
 }
 
 const fragment = (shared: unknown): string => `#state=${encodeURIComponent(JSON.stringify(shared))}`;
@@ -17,8 +17,8 @@ describe("a fragment restores", () => {
     const force = new ForcedRows();
     force.set(2, 0, 0, [0.25, 0.75]);
     const subjects = [{ model: 0, run: 0, epoch: 0 }, { model: 1, run: 0, epoch: 20 }];
-    const found = fromFragment(toFragment(state({ force, subjects }), "key"), LIMITS)!;
-    expect(found).toMatchObject({ example: 0, source: [[0, 1], [0.1, 1 / 3]], subjects, kind: "cross", layer: 0, head: 0, step: 1, point: 0 });
+    const found = fromFragment(toFragment(state({ force, subjects, isRelative: true }), "key"), LIMITS)!;
+    expect(found).toMatchObject({ example: 0, source: [[0, 1], [0.1, 1 / 3]], subjects, kind: "cross", layer: 0, head: 0, step: 1, point: 0, isRelative: true });
     expect(found.force.list).toEqual(force.list);
   });
 

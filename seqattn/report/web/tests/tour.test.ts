@@ -81,7 +81,7 @@ const shown = (name: string, forced: Answer, own = forced, scale = [1]): Shown =
 
 function scene(forecast: number[][], more: Partial<Scene> = {}): Scene {
   const one = answer(forecast);
-  const state: ExplorerState = { example: 0, source: [[0], [1]], truth: [[1], [2]], isChanged: false, subjects: [{ model: 0, run: 0, epoch: 0 }], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 1 };
+  const state: ExplorerState = { example: 0, source: [[0], [1]], truth: [[1], [2]], isChanged: false, subjects: [{ model: 0, run: 0, epoch: 0 }], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 1, isRelative: false };
   return {
     state, current: state,
     shown: [shown("a", one)],

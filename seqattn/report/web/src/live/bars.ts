@@ -1,14 +1,25 @@
 // The weights of the chosen step as bars that can be dragged.
+import { shorten, withMinus } from "../format";
 import { theme } from "../plots";
-import { halo, keepFromScrolling, rgb, svg, weightColour } from "./svg";
+import type { WeightScale } from "./matrix";
+import { halo, keepFromScrolling, rgb, svg } from "./svg";
 
 const HEIGHT = 140;
-const MARGIN = { left: 34, right: 6, top: 20, bottom: 22 };
+const MARGIN = { left: 44, right: 6, top: 20, bottom: 22 };
 const STEP = 0.05;
 
 export interface BarEvents {
   /** The weight of a source point was set. */
   setWeight(column: number, weight: number): void;
+}
+
+/** How the bars look. Their height and colour have the scale of the heatmap. */
+export interface BarsView {
+  scale: WeightScale;
+  /** A label for each source step. */
+  labels: readonly string[];
+  isForced: boolean;
+  canForce: boolean;
 }
 
 export class WeightBars {
@@ -20,10 +31,9 @@ export class WeightBars {
   }
 
   /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
-  draw(weights: readonly number[], isForced: boolean, canForce: boolean): void {
+  draw(weights: readonly number[], { scale, labels, isForced, canForce }: BarsView): void {
     const width = Math.max(220, this.place.clientWidth);
-    const largest = Math.max(1, ...weights.map(Math.abs));
-    const lowest = Math.min(0, ...weights);
+    const { low: lowest, high: largest } = scale;
     const high = HEIGHT - MARGIN.top - MARGIN.bottom;
     const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
     const toY = (weight: number): number => MARGIN.top + ((largest - weight) / (largest - lowest)) * high;
@@ -33,23 +43,23 @@ export class WeightBars {
     this.root.setAttribute("width", String(width));
     this.root.setAttribute("height", String(HEIGHT));
     this.root.setAttribute("aria-label", canForce ? "Weights of the step; arrow keys change one" : "Weights of the step");
-    const parts: SVGElement[] = [0, largest].map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : String(Math.round(tick * 100) / 100))));
+    const parts: SVGElement[] = (lowest < 0 ? [lowest, 0, largest] : [0, largest]).map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, withMinus(String(Number(tick.toPrecision(2)))))));
     for (const [s, weight] of weights.entries()) {
       const x = MARGIN.left + s * bar;
       const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
-      parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(weightColour(Math.abs(weight), largest, false)), stroke: isForced ? warn : ink, "stroke-width": isForced ? 2 : 0.5 }));
-      if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, String(s + 1)));
+      parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced ? warn : ink, "stroke-width": isForced ? 2 : 0.5 }));
+      if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
       if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
-      if (canForce) parts.push(this.handle(s, weight, x, bar, (y) => largest - ((y - MARGIN.top) / high) * (largest - lowest)));
+      if (canForce) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest - ((y - MARGIN.top) / high) * (largest - lowest)));
     }
     this.root.replaceChildren(...parts);
     if (focused !== undefined && !this.isDragging) this.root.querySelector<SVGElement>(`[data-bar="${focused}"]`)?.focus();
   }
 
-  private handle(column: number, weight: number, x: number, width: number, toWeight: (y: number) => number): SVGElement {
+  private handle(column: number, label: string, weight: number, x: number, width: number, toWeight: (y: number) => number): SVGElement {
     const handle = svg("rect", {
       x, y: 0, width, height: HEIGHT - MARGIN.bottom, fill: "transparent", class: "bar-handle", "data-bar": column, tabindex: 0, role: "slider",
-      "aria-label": `weight of source point ${column + 1}`, "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": weight.toFixed(3),
+      "aria-label": `weight of source step ${column + 1}${label === String(column + 1) ? "" : `, ${label}`}`, "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": weight.toFixed(3),
     });
     handle.style.cursor = "ns-resize";
     keepFromScrolling(handle);

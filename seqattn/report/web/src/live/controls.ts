@@ -45,6 +45,11 @@ export function addControls(explorer: LiveExplorer): void {
   onChange("live-kind", () => { explorer.change(() => { state.kind = kinds(explorer)[numberOf("live-kind")]; }); });
   onChange("live-layer", () => { explorer.change(() => { state.layer = numberOf("live-layer"); }); });
   onChange("live-head", () => { explorer.change(() => { state.head = numberOf("live-head"); }); });
+  onChange("live-colours", () => {
+    state.isRelative = selectById("live-colours").value === "largest";
+    if (explorer.scene) explorer.scene.state.isRelative = state.isRelative;
+    explorer.draw();
+  });
   byId("live-step").addEventListener("input", () => { explorer.chooseStep(numberOf("live-step")); });
   onClick("live-add", () => { explorer.addPoint(); });
   onClick("live-remove", () => { explorer.removePoint(); });
@@ -116,6 +121,8 @@ export function showControls(explorer: LiveExplorer, scene: Scene): void {
   fill(selectById("live-layer"), indexNames(first.layers), state.layer);
   fill(selectById("live-head"), indexNames(first.heads), state.head);
   for (const id of ["live-kind", "live-layer", "live-head"]) selectById(id).parentElement!.hidden = selectById(id).options.length < 2;
+  selectById("live-colours").value = state.isRelative ? "largest" : "1";
+  selectById("live-colours").parentElement!.hidden = all.length === 0 || scene.shown[0].meaning === "strength";
   const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
   inputById("live-step").max = String(rows - 1);
   inputById("live-step").value = String(state.step);

@@ -13,7 +13,7 @@ import type { Answer, LiveModel, RunOptions } from "./model";
 import { canForce, checkValues, meaningOf } from "./model";
 import { PathPlot } from "./path_plot";
 import type { Scene, Shown } from "./scene";
-import { weightsOf } from "./scene";
+import { isForced, matrixOf, scaleOf, weightsOf } from "./scene";
 import { describe } from "./sentence";
 import { blankSource, Sequences } from "./sequences";
 import type { ExplorerState, Limits, Subject } from "./state";
@@ -258,7 +258,7 @@ export class LiveExplorer {
     const example = Math.max(0, this.page.examples.source_lengths.findIndex((length) => this.accepts(length, contents)));
     return {
       example, source: this.sequences.source(example), truth: this.sequences.target(example), isChanged: false,
-      subjects, force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 0,
+      subjects, force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 0, isRelative: false,
     };
   }
 
@@ -382,12 +382,15 @@ export class LiveExplorer {
       const { name, answer } = scene.shown[k];
       const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
       own.firstElementChild!.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name}: there are no such weights to show.`;
-      this.maps[k].draw(scene, scene.shown[k]);
+      this.maps[k].draw(matrixOf(scene, scene.shown[k]));
     }
     const { state } = scene;
     const row = weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head)[state.step] ?? [];
     byId("live-weights").hidden = row.length === 0;
-    if (row.length) this.bars.draw(row, state.kind === "cross" && state.force.get(state.step + 1, state.layer, state.head) !== undefined, scene.canForce && state.kind === "cross");
+    if (row.length) {
+      const canForceRow = scene.canForce && state.kind === "cross";
+      this.bars.draw(row, { scale: scaleOf(scene, scene.shown[0]), labels: row.map((_, k) => String(k + 1)), isForced: isForced(scene, state.step), canForce: canForceRow });
+    }
     const text = describe(scene);
     byId("live-text").textContent = text;
     this.speak(text);

@@ -1,13 +1,21 @@
 // The heatmap of attention weights as SVG: a cell forces its step to attend there.
-import { theme } from "../plots";
-import type { PointNames, Scene, Shown } from "./scene";
-import { isForced, largestWeight, pointNames, weightsOf } from "./scene";
-import { inkOn, rgb, svg, weightColour } from "./svg";
+import { shorten, withMinus } from "../format";
+import { ALIGNMENT_COLOUR, theme } from "../plots";
+import type { Link, MatrixView, WeightScale } from "./matrix";
+import { inkOn, rgb, svg, textWidth } from "./svg";
 
-const MARGIN = { left: 72, right: 8, top: 8, bottom: 42 };
+const FONT = 13;
+const TOP = 8;
+/** Of the colour bar and its numbers. */
+const BAR = { gap: 14, width: 12, numbers: 34, title: 18 };
+const BAR_STEPS = 48;
+const MIN_BAR = 96;
 const MAX_HEIGHT = 420;
+const MAX_CELL = 64;
 const MAX_CELLS_AS_ELEMENTS = 1600;
-const ALIGNMENT_COLOUR = "#e69f00";
+const LONGEST_LABEL = 16;
+/** A narrower cell has no room for a label of its own. */
+const MIN_LABELLED = 12;
 
 export interface HeatmapEvents {
   /** A row was chosen. */
@@ -22,12 +30,34 @@ interface Grid {
   columns: number;
   cellWidth: number;
   cellHeight: number;
+  left: number;
+  width: number;
+  height: number;
+  /** Whether the labels of columns are turned, because they are wider than a cell. */
+  isTurned: boolean;
 }
 
 const hasText = ({ cellWidth, cellHeight }: Grid): boolean => cellWidth >= 42 && cellHeight >= 20;
+const bottomOf = ({ rows, cellHeight }: Grid): number => TOP + rows * cellHeight;
 
 /** A key of the elements that the cells of a grid need. */
 const shapeOf = (grid: Grid): string => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
+
+const labelWidth = (labels: readonly string[]): number => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
+
+/** Divide the room of a heatmap. */
+function layOut(view: MatrixView, width: number): Grid {
+  const [rows, columns] = [view.rows.length, view.columnLabels.length];
+  const left = 30 + labelWidth(view.rowLabels) + (view.rowLabels.some((_, t) => view.isForced(t)) ? 12 : 0);
+  const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
+  const cellWidth = Math.min(MAX_CELL * 2, (width - left - right) / columns);
+  const widest = labelWidth(view.columnLabels);
+  const isTurned = !view.isNumbered && widest > cellWidth - 3;
+  const below = (isTurned ? widest + 10 : 18) + 24;
+  const cellHeight = Math.min(cellWidth, MAX_CELL, (MAX_HEIGHT - TOP - 42) / rows);
+  const height = Math.max(TOP + rows * cellHeight, MIN_BAR) + below;
+  return { rows, columns, cellWidth, cellHeight, left, width, height, isTurned };
+}
 
 /** Return the element of a cell, which contains a rectangle with its tooltip and, if there is room, the weight. */
 function cellElement(grid: Grid, step: number, column: number): SVGElement {
@@ -36,16 +66,37 @@ function cellElement(grid: Grid, step: number, column: number): SVGElement {
 }
 
 /** Put a rectangle over a cell. */
-function place(rect: SVGElement, { cellWidth, cellHeight }: Grid, step: number, column: number): void {
-  const box = { x: MARGIN.left + column * cellWidth, y: MARGIN.top + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
+function place(rect: SVGElement, { cellWidth, cellHeight, left }: Grid, step: number, column: number): void {
+  const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
   for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
 }
 
 /** Return the tooltip of a cell. */
-function describeCell(scene: Scene, names: PointNames, rows: readonly number[][], step: number, column: number): string {
-  const weight = rows[step][column].toFixed(4);
-  if (isForced(scene, step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
+function describeCell({ rows, names, isForced }: MatrixView, step: number, column: number): string {
+  const weight = withMinus(rows[step][column].toFixed(4));
+  if (isForced(step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
   return `${names.row(step)} attends to ${names.column(column)} with ${weight}`;
+}
+
+/** Draw a bar with the colours of a scale, its ends and its title. */
+function colourBar({ low, high, title, colour }: WeightScale, grid: Grid): SVGElement {
+  const { soft, line } = theme();
+  const x = grid.left + grid.columns * grid.cellWidth + BAR.gap;
+  const height = Math.max(MIN_BAR, grid.rows * grid.cellHeight);
+  const group = svg("g", { class: "colour-bar", "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
+  for (let k = 0; k < BAR_STEPS; k += 1) {
+    const weight = high - ((k + 0.5) / BAR_STEPS) * (high - low);
+    group.append(svg("rect", { x, y: TOP + (k / BAR_STEPS) * height, width: BAR.width, height: height / BAR_STEPS + 0.5, fill: rgb(colour(weight)) }));
+  }
+  group.append(svg("rect", { x, y: TOP, width: BAR.width, height, fill: "none", stroke: line }));
+  for (const weight of low < 0 ? [low, 0, high] : [low, (low + high) / 2, high]) {
+    const y = TOP + ((high - weight) / (high - low)) * height;
+    const text = withMinus(String(Number(weight.toPrecision(2))));
+    group.append(svg("text", { x: x + BAR.width + 4, y: Math.min(TOP + height, Math.max(TOP + 9, y + 4)) }, text));
+  }
+  const [titleX, middle] = [x + BAR.width + BAR.numbers + 8, TOP + height / 2];
+  group.append(svg("text", { x: titleX, y: middle, "text-anchor": "middle", transform: `rotate(-90 ${titleX} ${middle})` }, textWidth(title, FONT) > height ? title.replace(", relative to the largest", " / largest") : title));
+  return group;
 }
 
 export class HeatmapPlot {
@@ -72,36 +123,25 @@ export class HeatmapPlot {
     this.cursor.setAttribute("visibility", document.activeElement === this.root ? "visible" : "hidden");
   }
 
-  draw(scene: Scene, shown: Shown): void {
-    const { state } = scene;
-    const { meaning } = shown;
-    const rows = weightsOf(shown.answer, state.kind, state.layer, state.head);
+  /** Draw a view, or hide the picture if there are no weights. */
+  draw(view: MatrixView): void {
+    const { rows, chosen, scale } = view;
     this.place.hidden = rows.length === 0;
     if (!rows.length) return;
-    const width = Math.max(240, this.place.clientWidth);
-    const columns = rows[0].length;
-    const cellWidth = (width - MARGIN.left - MARGIN.right) / columns;
-    const cellHeight = Math.min(cellWidth, 64, (MAX_HEIGHT - MARGIN.top - MARGIN.bottom) / rows.length);
-    const grid = { rows: rows.length, columns, cellWidth, cellHeight };
-    const height = MARGIN.top + MARGIN.bottom + cellHeight * rows.length;
-    this.root.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    this.root.setAttribute("width", String(width));
-    this.root.setAttribute("height", String(height));
-    this.column = Math.min(this.column, columns - 1);
-    const chosen = Math.min(state.step, rows.length - 1);
-    const canForce = scene.canForce && state.kind === "cross";
-    this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${canForce ? ", Enter makes its step attend there only" : ""}.`);
+    const grid = layOut(view, Math.max(240, this.place.clientWidth));
+    this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
+    this.root.setAttribute("width", String(grid.width));
+    this.root.setAttribute("height", String(grid.height));
+    this.column = Math.min(this.column, grid.columns - 1);
+    this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${view.canForce ? ", Enter makes its step attend there only" : ""}.`);
     this.root.setAttribute("aria-rowcount", String(rows.length));
-    this.root.setAttribute("aria-colcount", String(columns));
-    const largest = largestWeight(rows, meaning);
-    const names = pointNames(state);
-    const colourOf = (weight: number): [number, number, number] => weightColour(weight, largest, meaning === "strength");
-    const isImage = rows.length * columns > MAX_CELLS_AS_ELEMENTS;
-    if (isImage) this.cellGroup.replaceChildren(this.image(rows, grid, colourOf));
-    else this.drawCells(rows, grid, (t, s) => describeCell(scene, names, rows, t, s), colourOf);
+    this.root.setAttribute("aria-colcount", String(grid.columns));
+    const isImage = rows.length * grid.columns > MAX_CELLS_AS_ELEMENTS;
+    if (isImage) this.cellGroup.replaceChildren(this.image(view, grid));
+    else this.drawCells(view, grid);
     this.shape = isImage ? "" : shapeOf(grid);
     while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
-    this.root.append(this.labels(scene, grid), this.marks(scene, grid, chosen), this.cursor, this.currentCell(scene, rows, chosen, names));
+    this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.cursor, this.currentCell(view));
     place(this.cursor, grid, chosen, this.column);
     this.cursor.setAttribute("stroke", theme().ink);
     this.showCursor();
@@ -110,74 +150,71 @@ export class HeatmapPlot {
   }
 
   /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
-  private currentCell(scene: Scene, rows: readonly number[][], chosen: number, names: PointNames): SVGElement {
+  private currentCell({ rows, chosen, names, isForced }: MatrixView): SVGElement {
     this.root.setAttribute("aria-activedescendant", this.cellId);
-    const cell = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}${isForced(scene, chosen) ? ", forced" : ""}` });
+    const cell = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}${isForced(chosen) ? ", forced" : ""}` });
     return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell);
   }
 
-  private drawCells(rows: readonly number[][], grid: Grid, describe: (step: number, column: number) => string, colourOf: (weight: number) => [number, number, number]): void {
+  private drawCells(view: MatrixView, grid: Grid): void {
+    const { rows, scale } = view;
     if (this.shape !== shapeOf(grid)) this.cellGroup.replaceChildren(...rows.flatMap((row, t) => row.map((_, s) => cellElement(grid, t, s))));
     for (const [t, row] of rows.entries()) {
       for (const [s, weight] of row.entries()) {
-        const colour = colourOf(weight);
+        const colour = scale.colour(weight);
         const [rect, words] = this.cellGroup.children[t * grid.columns + s].children as unknown as [SVGRectElement, SVGTextElement | undefined];
         place(rect, grid, t, s);
         rect.setAttribute("fill", rgb(colour));
-        rect.firstElementChild!.textContent = describe(t, s);
+        rect.firstElementChild!.textContent = describeCell(view, t, s);
         if (!words) continue;
-        words.setAttribute("x", String(MARGIN.left + (s + 0.5) * grid.cellWidth));
-        words.setAttribute("y", String(MARGIN.top + (t + 0.5) * grid.cellHeight + 5));
+        words.setAttribute("x", String(grid.left + (s + 0.5) * grid.cellWidth));
+        words.setAttribute("y", String(TOP + (t + 0.5) * grid.cellHeight + 5));
         words.setAttribute("fill", inkOn(colour));
-        words.textContent = weight.toFixed(2).replace("-", "\u2212");
+        words.textContent = withMinus(weight.toFixed(2));
       }
     }
   }
 
-  private image(rows: readonly number[][], grid: Grid, colourOf: (weight: number) => [number, number, number]): SVGElement {
+  private image({ rows, scale }: MatrixView, grid: Grid): SVGElement {
     const canvas = document.createElement("canvas");
     [canvas.width, canvas.height] = [grid.columns, grid.rows];
     const context = canvas.getContext("2d")!;
     const pixels = context.createImageData(grid.columns, grid.rows);
-    for (const [k, weight] of rows.flat().entries()) pixels.data.set([...colourOf(weight), 255], 4 * k);
+    for (const [k, weight] of rows.flat().entries()) pixels.data.set([...scale.colour(weight), 255], 4 * k);
     context.putImageData(pixels, 0, 0);
-    return svg("image", { x: MARGIN.left, y: MARGIN.top, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
+    return svg("image", { x: grid.left, y: TOP, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
   }
 
-  private labels({ state, hasAlignment }: Scene, grid: Grid): SVGElement {
+  private labels({ rowLabels, columnLabels, isNumbered, down, across }: MatrixView, grid: Grid): SVGElement {
     const { soft } = theme();
-    const group = svg("g", { "font-size": 13, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
-    const S = state.source.length;
-    const isCountedFrom1 = state.kind === "cross" && hasAlignment;
-    const firstRow = state.kind === "encoder_self" || isCountedFrom1 ? 1 : S + 1;
-    const firstColumn = state.kind === "decoder_self" ? S + 1 : 1;
+    const group = svg("g", { "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
     const every = (size: number, room: number): number => Math.max(1, Math.ceil(room / size));
-    const bottom = MARGIN.top + grid.rows * grid.cellHeight;
-    for (let t = 0; t < grid.rows; t += every(grid.cellHeight, 13)) group.append(svg("text", { x: MARGIN.left - 6, y: MARGIN.top + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, String(firstRow + t)));
-    for (let s = 0; s < grid.columns; s += every(grid.cellWidth, 26)) group.append(svg("text", { x: MARGIN.left + (s + 0.5) * grid.cellWidth, y: bottom + 14, "text-anchor": "middle" }, String(firstColumn + s)));
-    const across = state.kind === "decoder_self" ? "attended forecast point" : "attended source point";
-    group.append(svg("text", { x: MARGIN.left + (grid.columns * grid.cellWidth) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, across));
-    const middle = (MARGIN.top + bottom) / 2;
-    group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, state.kind === "encoder_self" ? "source point" : isCountedFrom1 ? "target step" : "forecast point"));
+    const bottom = bottomOf(grid);
+    for (let t = 0; t < grid.rows; t += every(grid.cellHeight, MIN_LABELLED)) {
+      group.append(svg("text", { x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
+    }
+    for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
+      const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
+      group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, label));
+    }
+    group.append(svg("text", { x: grid.left + (grid.columns * grid.cellWidth) / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
+    const middle = (TOP + bottom) / 2;
+    group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
     return group;
   }
 
-  /** Outlines: the true source step, forced rows, the chosen row, and the cell of the keyboard. */
-  private marks({ state, alignment }: Scene, grid: Grid, chosen: number): SVGElement {
+  /** Outlines: known links, forced rows and the chosen row. */
+  private marks({ rows, links, isForced, chosen }: MatrixView, grid: Grid): SVGElement {
     const { warn } = theme();
     const group = svg("g", { fill: "none", "pointer-events": "none" });
     const outline = (t: number, s: number, count: number, attributes: Record<string, string | number>): void => {
-      group.append(svg("rect", { x: MARGIN.left + s * grid.cellWidth, y: MARGIN.top + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
+      group.append(svg("rect", { x: grid.left + s * grid.cellWidth, y: TOP + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
     };
-    if (state.kind === "cross") {
-      for (const [t, s] of alignment.entries()) if (s >= 0 && t < grid.rows && s < grid.columns) outline(t, s, 1, { stroke: ALIGNMENT_COLOUR, "stroke-width": 2.5, class: "true-step" });
-      for (const row of state.force.list) {
-        if (row.layer !== state.layer || row.head !== state.head) continue;
-        const middle = MARGIN.top + (row.step - 0.5) * grid.cellHeight + 4;
-        const hasRoom = grid.cellHeight >= 30; // below the number of the row
-        group.append(svg("text", { x: hasRoom ? MARGIN.left - 6 : 26, y: middle + (hasRoom ? 13 : 0), "font-size": 12, stroke: "none", fill: warn, "text-anchor": hasRoom ? "end" : "start", class: "forced-row" }, hasRoom ? "forced" : "\u25b8"));
-        outline(row.step - 1, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
-      }
+    for (const link of links) if (link.row < grid.rows && link.column < grid.columns) outlineLink(link, outline);
+    for (const t of rows.keys()) {
+      if (!isForced(t)) continue;
+      group.append(svg("text", { x: 20, y: TOP + (t + 0.5) * grid.cellHeight + 4, "font-size": 12, stroke: "none", fill: warn, class: "forced-row" }, "\u25b8"));
+      outline(t, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
     }
     outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
     return group;
@@ -186,8 +223,8 @@ export class HeatmapPlot {
   private click(event: MouseEvent, grid: Grid): void {
     const box = this.root.getBoundingClientRect();
     const scale = this.root.viewBox.baseVal.width / box.width;
-    const column = Math.floor(((event.clientX - box.left) * scale - MARGIN.left) / grid.cellWidth);
-    const row = Math.floor(((event.clientY - box.top) * scale - MARGIN.top) / grid.cellHeight);
+    const column = Math.floor(((event.clientX - box.left) * scale - grid.left) / grid.cellWidth);
+    const row = Math.floor(((event.clientY - box.top) * scale - TOP) / grid.cellHeight);
     if (row < 0 || row >= grid.rows) return;
     if (column < 0 || column >= grid.columns) {
       this.events.chooseStep(row);
@@ -208,4 +245,10 @@ export class HeatmapPlot {
       this.events.chooseCell(chosen, this.column);
     }
   }
+}
+
+/** Outline the cell of a known link: an orange line between two dark ones is visible on yellow, too. A possible link is dashed. */
+function outlineLink({ row, column, isPossible }: Link, outline: (t: number, s: number, count: number, attributes: Record<string, string | number>) => void): void {
+  outline(row, column, 1, { stroke: "#000", "stroke-width": 4 });
+  outline(row, column, 1, { stroke: ALIGNMENT_COLOUR, "stroke-width": 2, "stroke-dasharray": isPossible ? "3 3" : "none", class: "true-step" });
 }

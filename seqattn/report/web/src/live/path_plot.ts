@@ -2,9 +2,9 @@
 import { formatValue, shorten } from "../format";
 import { theme } from "../plots";
 import type { Scene } from "./scene";
-import { isForced, largestWeight, weightsOf } from "./scene";
+import { isForced, scaleOf, weightsOf } from "./scene";
 import type { Scale } from "./svg";
-import { halo, keepFromScrolling, linearScale, rgb, roundTicks, svg, tickText, weightColour } from "./svg";
+import { halo, keepFromScrolling, linearScale, rgb, roundTicks, svg, tickText } from "./svg";
 
 export const MAX_ROWS = 4;
 const HEIGHT = 420;
@@ -150,17 +150,17 @@ export class PathPlot {
     const group = svg("g", {});
     if (panel.sourceY < 0) return group;
     const { ground, ink, soft } = theme();
-    const { state, shown: [{ meaning }] } = scene;
+    const { state } = scene;
     const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
     const weights: (number | undefined)[] = rows[state.step] ?? [];
-    const largest = largestWeight(rows, meaning);
+    const scale = scaleOf(scene, scene.shown[0]);
     const many = state.source.length > 16;
     const word = isForced(scene, state.step) ? "forced weight" : "weight";
     for (const [k, row] of state.source.entries()) {
       const [x, y] = place(panel, row, k, "source");
       const weight = weights[k];
-      const r = weight === undefined ? 6 : (many ? 3.5 : 5) + 9 * Math.sqrt(Math.min(1, Math.abs(weight) / largest));
-      const colour = weight === undefined ? soft : rgb(weightColour(weight, largest, meaning === "strength"));
+      const r = weight === undefined ? 6 : (many ? 3.5 : 5) + 9 * Math.sqrt(Math.min(1, Math.abs(weight) / scale.high));
+      const colour = weight === undefined ? soft : rgb(scale.colour(weight));
       const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
       const circle = svg("circle", {
         cx: x, cy: y, r, fill: colour, stroke: ink, "stroke-width": k === state.point ? 3 : 1, class: "source-point", tabindex: 0, role: "slider",

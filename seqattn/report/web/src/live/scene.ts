@@ -1,6 +1,8 @@
 // What the pictures of the live explorer show at one moment.
 import type { AttentionKind, WeightMeaning } from "../content";
 import { largestChange } from "./loss";
+import type { MatrixView, WeightScale } from "./matrix";
+import { weightScale } from "./matrix";
 import type { Answer } from "./model";
 import type { ExplorerState } from "./state";
 
@@ -50,8 +52,8 @@ export function weightsOf(answer: Answer, kind: AttentionKind, layer: number, he
 
 /** The names of the rows and columns of weights. */
 export interface PointNames {
-  row(step: number): string;
-  column(attended: number): string;
+  row: (step: number) => string;
+  column: (attended: number) => string;
 }
 
 /** Return how a kind of attention names its points: those of the source come first, those of the forecast continue the count. */
@@ -68,11 +70,27 @@ export const isKnockedOut = (row: readonly number[]): boolean => row.length > 0 
 export const isForced = ({ state: { kind, force, layer, head }, canForce }: Pick<Scene, "state" | "canForce">, step: number): boolean =>
   canForce && kind === "cross" && force.get(step + 1, layer, head) !== undefined;
 
-/** Return the largest absolute weight for a colour scale: 1, or the largest one of a long source or of read strengths. */
-export function largestWeight(rows: readonly number[][], meaning: WeightMeaning): number {
-  let largest = 1e-6;
-  for (const row of rows) for (const weight of row) largest = Math.max(largest, Math.abs(weight));
-  return meaning === "strength" || (rows[0]?.length ?? 0) > 16 ? largest : 1;
+/** Return the scale of the colours of one model's weights, which all pictures share. */
+export function scaleOf({ state: { kind, layer, head, isRelative } }: Pick<Scene, "state">, { answer, meaning }: Pick<Shown, "answer" | "meaning">): WeightScale {
+  return weightScale(weightsOf(answer, kind, layer, head), meaning, isRelative);
+}
+
+/** Return what the heatmap of one model shows. */
+export function matrixOf(scene: Scene, shown: Shown): MatrixView {
+  const { state, hasAlignment, alignment, canForce } = scene;
+  const { kind, source: { length: S } } = state;
+  const rows = weightsOf(shown.answer, kind, state.layer, state.head);
+  const isCross = kind === "cross";
+  const isCountedFrom1 = kind === "encoder_self" || (isCross && hasAlignment);
+  const numbers = (count: number, first: number): string[] => Array.from({ length: count }, (_, k) => String(first + k));
+  return {
+    rows, scale: scaleOf(scene, shown), names: pointNames(state), isNumbered: true,
+    rowLabels: numbers(rows.length, isCountedFrom1 ? 1 : S + 1), columnLabels: numbers(rows[0]?.length ?? 0, kind === "decoder_self" ? S + 1 : 1),
+    down: kind === "encoder_self" ? "source point" : isCountedFrom1 ? "target step" : "forecast point",
+    across: kind === "decoder_self" ? "attended forecast point" : "attended source point",
+    chosen: Math.min(state.step, rows.length - 1), canForce: canForce && isCross, isForced: (row) => isForced(scene, row),
+    links: isCross ? alignment.flatMap((column, row) => (column < 0 ? [] : [{ row, column, isPossible: false }])) : [],
+  };
 }
 
 /** Return whether the errors of the shown models have different units, so that they cannot be compared. */

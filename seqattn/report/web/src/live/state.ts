@@ -41,6 +41,8 @@ export interface ExplorerState {
   /** The chosen step and source point, counted from 0. */
   step: number;
   point: number;
+  /** Whether the scale of the colours ends at the largest weight instead of 1. */
+  isRelative: boolean;
 }
 
 /** The part of the state that a link keeps. Short keys, since it is in the address. */
@@ -54,6 +56,8 @@ interface Shared {
   m: [model: number, run: number, epoch: number][];
   k: AttentionKind;
   v: [layer: number, head: number, step: number, point: number];
+  /** 1: the scale of the colours ends at the largest weight. */
+  r?: 1;
 }
 
 const PREFIX = "#state=";
@@ -72,6 +76,7 @@ export function toFragment(state: ExplorerState, page: string): string {
     v: [state.layer, state.head, state.step, state.point],
   };
   if (state.isChanged || state.example === null) shared.s = state.source;
+  if (state.isRelative) shared.r = 1;
   if (state.force.size) shared.f = state.force.list;
   return PREFIX + encodeURIComponent(JSON.stringify(shared));
 }
@@ -107,7 +112,7 @@ function isForced({ step, layer, head, weights }: ForcedRow, { steps, layers, he
 }
 
 /** A state that was read from a fragment; `source` is null for that of the example. */
-export type RestoredState = Pick<ExplorerState, "example" | "subjects" | "kind" | "layer" | "head" | "step" | "point" | "force"> & { source: number[][] | null };
+export type RestoredState = Pick<ExplorerState, "example" | "subjects" | "kind" | "layer" | "head" | "step" | "point" | "force" | "isRelative"> & { source: number[][] | null };
 
 function readSubjects(m: unknown, { runs }: Limits): Subject[] | null {
   if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
@@ -117,7 +122,7 @@ function readSubjects(m: unknown, { runs }: Limits): Subject[] | null {
 
 const isView = (v: unknown): v is Shared["v"] => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
 
-function check({ p, e, s, f = [], m, k, v }: Partial<Shared>, limits: Limits): RestoredState | null {
+function check({ p, e, s, f = [], m, k, v, r }: Partial<Shared>, limits: Limits): RestoredState | null {
   if (p !== limits.page || (s !== undefined && !isSource(s, limits))) return null;
   if (e === null ? s === undefined : !isIndex(e, limits.examples.length)) return null;
   const points = s ? s.length : limits.examples[e!];
@@ -126,7 +131,7 @@ function check({ p, e, s, f = [], m, k, v }: Partial<Shared>, limits: Limits): R
   const force = new ForcedRows();
   for (const row of f) force.set(row.step, row.layer!, row.head!, row.weights);
   const [layer, head, step, point] = v;
-  return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point };
+  return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point, isRelative: r === 1 };
 }
 
 /** Read a fragment that `toFragment` wrote; null if it is none, or does not fit the page. */

@@ -64,8 +64,23 @@ export function weightColour(weight: number, largest: number, signed: boolean): 
 
 export const rgb = ([r, g, b]: readonly number[]): string => `rgb(${r},${g},${b})`;
 
-/** Return black or white, whichever is legible on a colour. */
-export const inkOn = ([r, g, b]: readonly number[]): string => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#000" : "#fff");
+/** Return the relative luminance of a colour (WCAG 2.2). */
+function luminance(colour: readonly number[]): number {
+  const [r, g, b] = colour.map((part) => (part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+/** Return black or white, whichever has the greater contrast with a colour. */
+export const inkOn = (colour: readonly number[]): string => (luminance(colour) > Math.sqrt(1.05 * 0.05) - 0.05 ? "#000" : "#fff");
+
+let measured: CanvasRenderingContext2D | null = null;
+
+/** Return the width of a text in pixels. */
+export function textWidth(text: string, size: number): number {
+  measured ??= document.createElement("canvas").getContext("2d")!;
+  measured.font = `${size}px system-ui, sans-serif`;
+  return measured.measureText(text).width;
+}
 
 /** Keep a browser from scrolling the page when a finger moves from this element. */
 export function keepFromScrolling(element: SVGElement): void {
