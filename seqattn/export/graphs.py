@@ -3,12 +3,13 @@
 Inputs and outputs of a graph are named tensors and cannot be None or other objects. The tensors
 have no axis of runs, because a graph computes the forecasts of one run at a time. The lengths of
 the sources are a required input of the encoder. Sources and points are in the units of the data. A
-*point* is one step of the target. The *memory* consists of the encoder outputs that all steps read.
+*point* is one step of the target, a vector or a symbol. The *memory* consists of the encoder outputs that all steps read.
 The *state* consists of the tensors that each step passes to the next step.
 
 In shapes, N is the number of sequences, S the source length, T the target length, F the number of
-source features, G the number of target features, H the width of the state, A the number of heads,
-and t the number of previous steps.
+source features, G the number of target features, V the size of the target vocabulary, H the width
+of the state, A the number of heads, and t the number of previous steps. Symbols are int64 numbers
+with one feature, so F or G is 1.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 
 from seqattn.data import DataSpec
 from seqattn.errors import UsageError
-from seqattn.export.units import Tensors, Units
+from seqattn.export.units import Tensors, build_units
 from seqattn.models import (
     AttentionKind,
     FastWeightsModel,
@@ -44,6 +45,9 @@ OBSERVED = "source_observed"
 FORCE = "force"
 """Input (N, layers, A, S) of a step of the live graph: weights that replace the model's own. NaN
 keeps the weight of the model."""
+GIVEN = "given"
+"""Input (N, 1) of a step of the live graph whose points are symbols: the symbol that the step
+writes. -1 keeps the model's own."""
 TRACE = "trace/"
 """Prefix of the names of intermediate results."""
 WEIGHTS: dict[AttentionKind, str] = {
@@ -77,20 +81,20 @@ class StepOutput:
     """The output of one decoder step.
 
     Attributes:
-        point: the forecast of this step (N, G).
+        values: what the network computes, the forecast in scaled units (N, G) or logits (N, V).
         state: the new state, with the same names as the previous state.
         maps: weights of this step by name, (N, layers, A, S or t + 1).
         trace: intermediate results; see `seqattn.export.live_parts`.
     """
 
-    point: Tensor
+    values: Tensor
     state: Tensors
     maps: Tensors
     trace: Tensors = field(default_factory=dict)
 
 
 class Parts(ABC):
-    """The encoder and the decoder step of a model, in scaled units."""
+    """The encoder and the decoder step of a model, in scaled units or of symbols."""
 
     growing: frozenset[str] = frozenset()
     """Names of the state tensors that grow with each step. Axis -2 of these tensors has length
@@ -132,14 +136,14 @@ class RecurrentParts(Parts):
         for layer, cell in enumerate(encoded.state.cells):
             state[f"cell_{layer}"] = cell
         if model.uses_input_feeding:
-            state["fed"] = source.new_zeros(N, model.hidden)
+            state["fed"] = encoded.state.cells[0].new_zeros(N, model.hidden)
         if model.attention is not None and encoded.memory is not None:
             keys, keep = encoded.memory.keys, encoded.memory.keep
             assert keep is not None
             memory = {"keys": keys, "values": encoded.memory.values, "keep": keep}
             if model.attention.location is not None:
                 *lead, S, _ = keys.shape
-                content = source.new_zeros(*lead, 1, S)
+                content = keys.new_zeros(*lead, 1, S)
                 initial = model.attention.location.initial_weights(keep, content)
                 if initial is not None:
                     state["last"] = initial.clone()
@@ -182,6 +186,7 @@ class FastWeightsParts(Parts):
         steps = torch.arange(S, device=source.device)
         keep = steps < lengths.unsqueeze(-1)
         source = source.masked_fill(~keep.unsqueeze(-1), 0)
+        embedded = model.source_modality.embed(source)
 
         def step(carry: list[Tensor], xs: list[Tensor]) -> tuple[list[Tensor], Tensor]:
             (state, states, factors, last), (projected, x, valid, index) = carry, xs
@@ -196,15 +201,16 @@ class FastWeightsParts(Parts):
             last = x.where(valid.unsqueeze(-1), last)
             return [state, states, factors, last], new.clone()
 
-        init = [source.new_zeros(N, model.hidden), source.new_zeros(N, S, model.hidden),
-                source.new_zeros(N, S), torch.zeros_like(source[:, 0])]  # fmt: skip
-        xs = [model.encoder_input(source).transpose(0, 1), source.transpose(0, 1), keep.mT, steps]
+        init = [embedded.new_zeros(N, model.hidden), embedded.new_zeros(N, S, model.hidden),
+                embedded.new_zeros(N, S), torch.zeros_like(source[:, 0])]  # fmt: skip
+        xs = [model.encoder_input(embedded).transpose(0, 1), source.transpose(0, 1), keep.mT, steps]
         (hidden, states, factors, last), _ = _scan(step, init, xs)
         state = {
             "hidden": hidden, "factors": factors,
             "written": states[:, :0].clone(), "written_factors": states[:, :0, :1].clone(),
         }  # fmt: skip
-        return EncodedSource(model.features.start_token(last), {"states": states}, state, {})
+        start_token = model.target_modality.start_token(last)
+        return EncodedSource(start_token, {"states": states}, state, {})
 
     def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
         _, S, _ = memory["states"].shape
@@ -212,7 +218,7 @@ class FastWeightsParts(Parts):
             torch.cat([memory["states"], state["written"]], dim=-2),
             torch.cat([state["factors"], state["written_factors"].squeeze(-1)], dim=-1),
         )
-        projected = self.model.decoder_input(point)
+        projected = self.model.decoder_input(self.model.target_modality.embed(point))
         output, hidden, weights, after = self.model.step(projected, state["hidden"], fast_weights)
         assert isinstance(after, StateMemory) and weights is not None
         new = {
@@ -342,7 +348,8 @@ class Graph(nn.Module, ABC):
 
     def __init__(self, model: Seq2SeqModel, parts: Parts, spec: DataSpec) -> None:
         super().__init__()
-        self.model, self.parts, self.units = model, parts, Units(spec)
+        self.model, self.parts = model, parts
+        self.source, self.target = build_units(spec)
 
     @abstractmethod
     def outputs(self, inputs: Tensors) -> Tensors:
@@ -359,22 +366,28 @@ class EncoderGraph(Graph):
 
     def outputs(self, inputs: Tensors) -> Tensors:
         lengths = inputs["source_lengths"]
-        scaled, target_scaling = self.units.scale_source(
+        scaled, shift, scale = self.source.scale_source(
             inputs["source"], lengths, inputs.get(OBSERVED)
         )
+        target_scaling = self.target.select_scaling(shift, scale)
         encoded = self.parts.encode(scaled, lengths)
-        point = self.units.unscale_target(encoded.point, target_scaling)
+        point = self.target.unscale_point(encoded.point, target_scaling)
         return {POINT: point, **target_scaling, **encoded.memory, **encoded.state, **encoded.maps,
                 **encoded.trace}  # fmt: skip
 
 
 class StepGraph(Graph):
     """One decoder step, which maps point, memory and state to next_point, the weights and the next
-    state."""
+    state. If points are symbols, the logits are an output too, and next_point is the most probable
+    symbol or, in a live graph, the given one."""
 
     def outputs(self, inputs: Tensors) -> Tensors:
-        scaled = self.units.scale_target(inputs[POINT], inputs)
+        scaled = self.target.scale_point(inputs[POINT], inputs)
         output = self.parts.step(scaled, inputs, inputs)
-        point = self.units.unscale_target(output.point, inputs)
+        read = self.model.target_modality.read(output.values)
+        point = self.target.unscale_point(read, inputs)
+        if GIVEN in inputs:
+            point = inputs[GIVEN].where(inputs[GIVEN] >= 0, point)
         state = {NEXT + name: rows for name, rows in output.state.items()}
-        return {NEXT + POINT: point, **output.maps, **output.trace, **state}
+        return {NEXT + POINT: point, **self.target.name_logits(output.values), **output.maps,
+                **output.trace, **state}  # fmt: skip

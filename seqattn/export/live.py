@@ -5,8 +5,8 @@ Attention weights can be forced, that is, replaced by given weights, except in a
 weights. Intermediate results are outputs; see `seqattn.export.live_parts`.
 
 In shapes, N is the number of sequences, S the source length, T the number of steps, F the number of
-source features, G the number of target features, A the number of heads, and P the number of
-parameters.
+source features, G the number of target features, V the size of the target vocabulary, A the number
+of heads, and P the number of parameters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from onnxscript import optimizer
 from torch import Tensor
 
 from seqattn.errors import UsageError
-from seqattn.export.graphs import FORCE
+from seqattn.export.graphs import FORCE, GIVEN
 from seqattn.export.live_parts import live_parts
 from seqattn.export.loop import build_loop
 from seqattn.export.onnx import TracedParts, example_length, name_outputs, trace_parts
@@ -48,6 +48,12 @@ class LiveGraph:
             a Transformer, and intermediate results. Results of steps have an axis of size T before
             the last axis. The graph of a model without attention has no input `force` and no output
             `weights`. The graph of a model with fast weights has no input `force`.
+            Source and forecast are float64 vectors in the units of the data, or int64 symbols,
+            (N, S, 1) and (N, T, 1). A graph whose forecast is made of symbols has two more values.
+            The input `given` (T, N, 1), int64, is the symbol that a step writes, and that the next
+            step reads, instead of the most probable one; -1 keeps the model's own. The output
+            `logits` (N, T, V) is what the model computes. The graph runs all steps: those after
+            the end of a sequence are computed, but mean nothing.
         shapes: name -> shape of each parameter, in the order of the flat vector.
     """
 
@@ -74,12 +80,15 @@ def trace_live(trained: LoadedModel) -> LiveGraph:
     shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
     shape = attention_shape(trained)
     can_force = shape != (0, 0) and trained.config.model.kind != "fast_weights"
+    has_given = trained.spec.target.vocabulary_size > 0
+    per_step = [FORCE] * can_force + [GIVEN] * has_given
     try:
         parts = live_parts(model, example_length(model) + 1)
         traced = trace_parts(
-            trained, model, parts, force_shape=shape if can_force else None, optimize=False
-        )
-        return LiveGraph(_join_parts(traced, shapes, (FORCE,) if can_force else ()), shapes)
+            trained, model, parts, force_shape=shape if can_force else None, has_given=has_given,
+            optimize=False,
+        )  # fmt: skip
+        return LiveGraph(_join_parts(traced, shapes, per_step), shapes)
     except GRAPH_ERRORS as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UsageError(

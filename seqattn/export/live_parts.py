@@ -4,7 +4,8 @@ The attention weights of a recurrent model and of a Transformer can be forced, t
 given weights.
 
 In shapes, N is the number of sequences, S the source length, A the number of heads, H the width of
-the state, K the width of queries and keys, and V the width of values.
+the state, K the width of queries and keys, V the width of values, and E the width of an embedded
+symbol.
 
 The names of intermediate results start with `trace/`:
 
@@ -17,8 +18,13 @@ The names of intermediate results start with `trace/`:
 | `context` | (N, layers, A, V) | weighted sum of the values |
 | `readout` | (N, width) | input of the output layer |
 | `input`, `output` | (N, features) | decoder input, and output without the linear skip |
+| `embedded_source` | (N, S, E) | learned vectors of the source symbols |
+| `embedded_input` | (N, E) | learned vector of the symbol that is the decoder input |
 
-Not every model has all of these results. The query of a Transformer is (N, layers, A, K), after its
+Not every model has all of these results, and only symbols have learned vectors. If the target is
+made of symbols, `input` is (N, 1) numbers of symbols, and `output` are the logits (N, symbols). A
+Transformer multiplies the learned vectors by the square root of E, maps them to its width if the
+widths differ, and adds the positions. The query of a Transformer is (N, layers, A, K), after its
 projection. Instead of `scores`, a model with fast weights has `factors` (N, layers, A, S): rate *
 decay^age of each encoder state in memory.
 """
@@ -51,6 +57,7 @@ from seqattn.models.attention import WeightIntervention
 from seqattn.models.attention.scores import join_heads
 from seqattn.models.fast_weights import StateMemory
 from seqattn.models.layers import concat_features
+from seqattn.models.modality import Modality, TokenModality
 from seqattn.models.transformer import DecoderLayer
 
 
@@ -82,11 +89,8 @@ class LiveRecurrentParts(RecurrentParts):
         if attention.value is None:
             states = join_heads(values, attention.heads)
         else:
-            S = source.shape[-2]
-            valid = torch.arange(S, device=source.device) < lengths.unsqueeze(-1)
-            states, _ = self.model.encode_states(
-                source.masked_fill(~valid.unsqueeze(-1), 0), lengths
-            )
+            embedded = self.model.source_modality.embed(_without_padding(source, lengths))
+            states, _ = self.model.encode_states(embedded, lengths)
         return replace(encoded, trace=_named(
             states=states.clone(), keys=self._by_head(keys), values=self._by_head(values),
         ))  # fmt: skip
@@ -104,7 +108,7 @@ class LiveRecurrentParts(RecurrentParts):
         return replace(output, trace=_named(
             query=query.unsqueeze(1), scores=_with_axes(scores),
             context=context.unsqueeze(1), readout=self._readout(context, query, output.state),
-            input=point.clone(), output=output.point.clone(),
+            input=point.clone(), output=output.values.clone(),
         ))  # fmt: skip
 
     def intervention(self, memory: Tensors) -> WeightIntervention:
@@ -145,13 +149,14 @@ class LiveFastWeightsParts(FastWeightsParts):
             torch.cat([memory["states"], state["written"]], dim=-2),
             torch.cat([state["factors"], state["written_factors"].squeeze(-1)], dim=-1),
         )
-        z = model.decoder_input(point) + model.decoder_state(state["hidden"])
+        embedded = model.target_modality.embed(point)
+        z = model.decoder_input(embedded) + model.decoder_state(state["hidden"])
         query = model.iterate_inner_loop(z, written, model.inner_steps - 1, model.decoder_norm)
         read, _ = written.read(query)
         return replace(output, trace=_named(
             query=query.unsqueeze(1), factors=state["factors"][:, None, None, :S].clone(),
             context=read[:, None, None], readout=output.state["hidden"].clone(),
-            input=point.clone(), output=output.point.clone(),
+            input=point.clone(), output=output.values.clone(),
         ))  # fmt: skip
 
 
@@ -193,21 +198,56 @@ class LiveTransformerParts(TransformerParts):
         context = (output.maps["weights"].unsqueeze(-1) * values).sum(-2)
         return replace(output, trace=_named(
             query=query.squeeze(-2), scores=scores, context=context,
-            input=point.clone(), output=output.point.clone(),
+            input=point.clone(), output=output.values.clone(),
         ))  # fmt: skip
+
+
+class EmbeddingParts(Parts):
+    """The parts of a model with the vectors of symbols among the intermediate results. Vectors that
+    are no symbols are no result, because the network reads them as they are.
+
+    Args:
+        network: the parts without this result.
+        model: the model.
+    """
+
+    def __init__(self, network: Parts, model: Seq2SeqModel) -> None:
+        self.network, self.model, self.growing = network, model, network.growing
+
+    def encode(self, source: Tensor, lengths: Tensor) -> EncodedSource:
+        encoded, modality = self.network.encode(source, lengths), self.model.source_modality
+        embedded = _embedded("embedded_source", modality, _without_padding(source, lengths))
+        return replace(encoded, trace={**encoded.trace, **embedded})
+
+    def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:
+        output = self.network.step(point, memory, state)
+        embedded = _embedded("embedded_input", self.model.target_modality, point)
+        return replace(output, trace={**output.trace, **embedded})
 
 
 def live_parts(model: Seq2SeqModel, max_length: int) -> Parts:
     """Return the parts of a model for its live graph; see `seqattn.export.graphs.split_model`."""
     match model:
         case RecurrentModel():
-            return LiveRecurrentParts(model)
+            return EmbeddingParts(LiveRecurrentParts(model), model)
         case FastWeightsModel():
-            return LiveFastWeightsParts(model)
+            return EmbeddingParts(LiveFastWeightsParts(model), model)
         case TransformerModel():
-            return LiveTransformerParts(model, max_length)
+            return EmbeddingParts(LiveTransformerParts(model, max_length), model)
         case _:
             raise no_parts(model)
+
+
+def _embedded(name: str, modality: Modality, steps: Tensor) -> Tensors:
+    if isinstance(modality, TokenModality):
+        return _named(**{name: modality.embed(steps)})
+    return {}
+
+
+def _without_padding(source: Tensor, lengths: Tensor) -> Tensor:
+    """Return a source (N, S, F) with 0 after the end of each sequence."""
+    valid = torch.arange(source.shape[-2], device=source.device) < lengths.unsqueeze(-1)
+    return source.masked_fill(~valid.unsqueeze(-1), 0)
 
 
 def _with_axes(scores: Tensor) -> Tensor:

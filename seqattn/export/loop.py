@@ -57,7 +57,7 @@ def build_loop(
     for name in per_step:
         _, *shape = _sizes(known[name])
         of_all = [T, "N", *shape]
-        graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, of_all))
+        graph.input.append(helper.make_tensor_value_info(name, _element_type(known[name]), of_all))
     stacked = [f"all/{name}" for name in (FORECAST, *results)]
     last = [f"last/{name}" for name in carried]
     loop_inputs = [STEPS, "go", *carried]
@@ -69,7 +69,8 @@ def build_loop(
     of_encoder = [value for value in graph.output if value.name not in known]
     del graph.output[:]
     *_, G = _sizes(known[POINT])
-    graph.output.append(helper.make_tensor_value_info(FORECAST, TensorProto.DOUBLE, ["N", T, G]))
+    point_type = _element_type(known[POINT])
+    graph.output.append(helper.make_tensor_value_info(FORECAST, point_type, ["N", T, G]))
     graph.output.extend([*(_stacked_type(known[name], T) for name in results), *of_encoder])
     return model
 
@@ -112,6 +113,10 @@ def _loop_body(
 def _sizes(value: ValueInfoProto) -> list[int | str]:
     """Return the size of each axis of a value: a number, or a letter."""
     return [size.dim_value or size.dim_param for size in value.type.tensor_type.shape.dim]
+
+
+def _element_type(value: ValueInfoProto) -> int:
+    return value.type.tensor_type.elem_type
 
 
 def _stacked_type(value: ValueInfoProto, T: int | str) -> ValueInfoProto:

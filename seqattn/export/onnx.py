@@ -23,6 +23,7 @@ from onnx import ModelProto, helper
 from seqattn.errors import UsageError
 from seqattn.export.graphs import (
     FORCE,
+    GIVEN,
     NEXT,
     OBSERVED,
     POINT,
@@ -35,7 +36,7 @@ from seqattn.export.graphs import (
 )
 from seqattn.export.loop import build_loop, graph_nodes
 from seqattn.export.skip import SkipParts
-from seqattn.export.units import Tensors
+from seqattn.export.units import Tensors, is_instance
 from seqattn.models import Seq2SeqModel
 from seqattn.training import LoadedModel
 
@@ -85,7 +86,7 @@ def trace_graphs(trained: LoadedModel, steps: int) -> Graphs:
     model = copy.deepcopy(trained.model)
     traced = trace_parts(
         trained, model, split_model(model, example_length(model) + 1),
-        has_mask=trained.spec.vectors[0].scaling.instance and trained.fills_missing,
+        has_mask=is_instance(trained.spec.source) and trained.fills_missing,
     )  # fmt: skip
     free_running = build_loop(traced.encoder, traced.step, traced.state, steps)
     onnx.checker.check_model(free_running)
@@ -114,7 +115,8 @@ def _source_length(model: Seq2SeqModel) -> int:
 
 def trace_parts(
     trained: LoadedModel, model: Seq2SeqModel, parts: Parts, *,
-    force_shape: tuple[int, int] | None = None, optimize: bool = True, has_mask: bool = False,
+    force_shape: tuple[int, int] | None = None, has_given: bool = False, optimize: bool = True,
+    has_mask: bool = False,
 ) -> TracedParts:  # fmt: skip
     """Trace the encoder and one decoder step of a model.
 
@@ -124,6 +126,7 @@ def trace_parts(
         parts: the parts of the copy, without the linear skip connection.
         force_shape: the number of layers and the number of heads of the input `force` of the step;
             None if the step has no such input.
+        has_given: whether the step has an input `given`.
         optimize: whether the exporter folds constants; see `trace`.
         has_mask: whether the encoder has an input `source_observed`.
 
@@ -137,7 +140,7 @@ def trace_parts(
     step_graph = StepGraph(model, parts, trained.spec).eval()
     features, kind = len(trained.spec.source_features), trained.config.model.kind
     with torch.no_grad():
-        example = _build_inputs(features, N, length)
+        example = _build_inputs(encoder_graph, features, N, length)
         if has_mask:
             example[OBSERVED] = torch.ones(N, length, features, dtype=torch.bool)
         encoded = encoder_graph(example)
@@ -152,16 +155,18 @@ def trace_parts(
         if force_shape is not None:
             inputs[FORCE] = torch.full((N, *force_shape, length), torch.nan)
             axes[FORCE] = {0: "N", 3: "S"} if length_varies else {0: "N"}
+        if has_given:
+            inputs[GIVEN], axes[GIVEN] = torch.full((N, 1), -1), {0: "N"}
         outputs = step_graph(inputs)
         step = trace(kind, step_graph, inputs, outputs, axes, optimize=optimize)
     state = tuple(name for name in inputs if NEXT + name in outputs and name != POINT)
-    memory = tuple(name for name in inputs if name not in (POINT, FORCE, *state))
+    memory = tuple(name for name in inputs if name not in (POINT, FORCE, GIVEN, *state))
     return TracedParts(encoder, step, memory, state)
 
 
-def _build_inputs(features: int, n: int, s: int) -> Tensors:
+def _build_inputs(graph: Graph, features: int, n: int, s: int) -> Tensors:
     lengths = torch.arange(n) % s + 1
-    return {SOURCE: torch.zeros(n, s, features, dtype=torch.float64), LENGTHS: lengths}
+    return {SOURCE: torch.zeros(n, s, features, dtype=graph.source.dtype), LENGTHS: lengths}
 
 
 def _find_axes(
@@ -179,7 +184,10 @@ def _find_axes(
         For each step input, by name, the letter ("N" or "S") of each of these axes, by axis index.
     """
     shapes = [
-        {name: rows.shape for name, rows in encoder(_build_inputs(features, n, length)).items()}
+        {
+            name: rows.shape
+            for name, rows in encoder(_build_inputs(encoder, features, n, length)).items()
+        }
         for n, length in ((N, s), (N + 1, s), (N, s + length_varies))
     ]
     return {

@@ -46,4 +46,6 @@ class SkipParts(Parts):
         queue = state[SKIP]
         empty = torch.full_like(queue[:, :1], torch.nan)
         rest = torch.cat([queue[:, 1:], empty], dim=1)
-        return replace(output, point=output.point + queue[:, 0], state={**output.state, SKIP: rest})
+        return replace(
+            output, values=output.values + queue[:, 0], state={**output.state, SKIP: rest}
+        )
