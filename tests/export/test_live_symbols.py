@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from seqattn.config import Config, Model
-from seqattn.data import DataSpec, Scaling, Space, Vectors
+from seqattn.data import DataSpec, Space
 from seqattn.data.tokens import BEGIN, END, UNKNOWN, Tokens
 from seqattn.export.check import build_session
 from seqattn.export.live import LiveGraph, attention_shape, flatten_parameters, trace_live
