@@ -73,7 +73,7 @@ class Vocabulary:
         return ("" if self.unit == "character" else " ").join(symbols)
 
 
-class Graph:
+class OnnxGraph:
     """A graph of this folder, whose inputs and outputs have names."""
 
     def __init__(self, name: str) -> None:
@@ -94,7 +94,7 @@ class Translator:
     def __init__(self) -> None:
         self.card = read_json("card.json")
         self.source, self.target = map(Vocabulary, self.card["vocabularies"])
-        self.encoder, self.step = Graph("encoder"), Graph("step")
+        self.encoder, self.step = OnnxGraph("encoder"), OnnxGraph("step")
 
     def begin(self, symbols: list[str], rows: int) -> Arrays:
         """Return the inputs of the first step, in equal rows."""
@@ -131,33 +131,33 @@ class Translator:
         length) / 6) ** penalty (Wu et al. 2016, "Google's Neural Machine Translation System", eq.
         14)."""
         known, ended = self.begin(symbols, beam), list[Answer]()
-        going: list[Answer] = [(-np.inf if row else 0.0, []) for row in range(beam)]  # begin alike
+        active: list[Answer] = [(-np.inf if row else 0.0, []) for row in range(beam)]  # begin alike
 
         def divisor(length: int) -> float:
             return float(((5 + length) / 6) ** penalty)
 
         for t in range(steps):
             log_probs, known = self.advance(known)
-            total = np.array([score for score, _ in going])[:, None] + log_probs
+            total = np.array([score for score, _ in active])[:, None] + log_probs
             # Each row has one continuation that ends, so half of the candidates do not.
             best = np.argsort(-total, axis=None, kind="stable")[: 2 * beam]
             rows, chosen = np.unravel_index(best, total.shape)
             found = [
-                (row, (float(total[row, symbol]), [*going[row][1], int(symbol)]))
+                (row, (float(total[row, symbol]), [*active[row][1], int(symbol)]))
                 for row, symbol in zip(rows, chosen, strict=True)
             ]
             ended += [(score / divisor(t + 1), written) for _, (score, written) in found
                       if written[-1] == END and np.isfinite(score)]  # fmt: skip
             ended = sorted(ended, key=lambda answer: -answer[0])[:n_best]
             found = [one for one in found if one[1][1][-1] != END][:beam]
-            going = [answer for _, answer in found]
+            active = [answer for _, answer in found]
             # A log-probability never rises, and the longest answer has the largest divisor.
-            if len(ended) == n_best and ended[-1][0] >= going[0][0] / divisor(steps):
+            if len(ended) == n_best and ended[-1][0] >= active[0][0] / divisor(steps):
                 return ended
             kept = [row for row, _ in found]
             known |= {name: known[name][kept] for name in self.card["state"]}
-            known["point"] = np.array([[written[-1]] for _, written in going], dtype=np.int64)
-        cut_off = [(score / divisor(steps), written) for score, written in going]
+            known["point"] = np.array([[written[-1]] for _, written in active], dtype=np.int64)
+        cut_off = [(score / divisor(steps), written) for score, written in active]
         return (ended + [answer for answer in cut_off if np.isfinite(answer[0])])[:n_best]
 
 
@@ -165,7 +165,7 @@ def compare_example() -> Iterator[str]:
     """Yield the difference of each output from the example, over the steps up to the end."""
     example = np.load(HERE / "example.npz")
     lengths = (example["source"] != PAD).sum(axis=(1, 2))
-    found = Graph("free_running").run({"source": example["source"], "source_lengths": lengths})
+    found = OnnxGraph("free_running").run({"source": example["source"], "source_lengths": lengths})
     valid = example["forecast"][..., 0] != PAD
     for name, result in found.items():
         if name in ("forecast", "logits"):
@@ -177,7 +177,7 @@ def compare_example() -> Iterator[str]:
         yield f"{name}: {result.shape}, {difference:.1e} from the example"
 
 
-def translate(lines: Iterable[str], options: argparse.Namespace) -> Iterator[str]:
+def answer_lines(lines: Iterable[str], options: argparse.Namespace) -> Iterator[str]:
     """Yield one answer for each line, or several with the number of the line."""
     model = Translator()
     steps = options.steps or model.card["longest_output"]
@@ -218,7 +218,7 @@ def parse_options() -> argparse.Namespace:
     return options
 
 
-def read_lines(name: str | None) -> Iterator[str]:
+def source_lines(name: str | None) -> Iterator[str]:
     with Path(name).open("rb") if name else sys.stdin.buffer as lines:
         for line in lines:
             yield line.decode()
@@ -227,7 +227,7 @@ def read_lines(name: str | None) -> Iterator[str]:
 if __name__ == "__main__":
     options = parse_options()
     for result in (
-        compare_example() if options.example else translate(read_lines(options.file), options)
+        compare_example() if options.example else answer_lines(source_lines(options.file), options)
     ):
         sys.stdout.buffer.write(f"{result}\n".encode())
         sys.stdout.flush()
