@@ -79,7 +79,7 @@ def _print_export(exported: ExportResult) -> None:
     lines = []
     if exported.losses:
         losses = ", ".join(f"{kind} {loss:.5g}" for kind, loss in exported.losses.items())
-        lines.append(f"Test loss of the graphs: {losses}.")
+        lines.append(f"Test {exported.loss_name} of the graphs: {losses}.")
     for name, size in exported.files.items():
         lines.append(f"  {name:<26}{size:>12,} bytes")
     lines.append(f"Files are in {exported.path}.")

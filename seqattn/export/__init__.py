@@ -10,9 +10,11 @@ An ONNX export has the following files:
       *.int8.onnx            the same graphs with int8 weights, if `int8` is True
       run.py                 a script that forecasts with NumPy and ONNX Runtime only
       example.npz            a test case for the script
+      source_vocabulary.json, target_vocabulary.json
+                             the symbols by number, if the sequences are made of symbols
 
-With `export_format="safetensors"`, the files are `weights.safetensors`, `config.yaml` and
-`card.json`.
+With `export_format="safetensors"`, the files are `weights.safetensors`, `config.yaml`, `card.json`
+and the vocabularies.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
     from seqattn.data import Sequences, Splits
     from seqattn.export.check import CheckResult
+    from seqattn.export.kinds import ExportKind
     from seqattn.export.onnx import Graphs
     from seqattn.training import LoadedModel
 
@@ -49,16 +52,12 @@ if TYPE_CHECKING:
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 ExportFormat = Literal["onnx", "safetensors"]
-UNITS = "those of the data; scaling is part of the graphs"
-INSTANCE_UNITS = (
-    ", and so are mean and standard deviation of each source (data.normalize: instance)"
-)
-OBSERVED_UNITS = ", taken over the cells where source_observed is true"
 CARD, RUNNER, EXAMPLE = "card.json", "run.py", "example.npz"
 LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
 MADE_BY = "seqattn export"
 GRAPHS = ("encoder", "step", "free_running")
 EXPORT_FILES = {CARD, RUNNER, EXAMPLE, "weights.safetensors", "config.yaml", "__pycache__",
+       "source_vocabulary.json", "target_vocabulary.json",
        *(f"{name}{kind}.onnx" for name in GRAPHS for kind in ("", ".int8"))}  # fmt: skip
 """The names of all files and folders that the folder of an export may contain."""
 
@@ -71,15 +70,17 @@ class ExportResult:
         path: the folder that contains the files.
         files: the size of each file in bytes, by file name.
         rows: the differences between the graphs and the model; empty if there was no check.
-        losses: the test losses of the graphs, under the keys "float32" and "int8"; empty if there
+        losses: the test errors of the graphs, under the keys "float32" and "int8"; empty if there
             are no int8 graphs, if the data cannot be read, or if the number of free-running steps
             is not the target length of the test sequences.
+        loss_name: the name of these errors.
     """
 
     path: Path
     files: dict[str, int]
     rows: list[CheckResult] = field(default_factory=list)
     losses: dict[str, float] = field(default_factory=dict)
+    loss_name: str = "loss"
 
 
 def export(
@@ -112,12 +113,14 @@ def export(
             output folder must not be replaced, or if the model cannot be exported.
         CheckpointError: if the run cannot be read, or if the graphs differ from the model.
     """
+    from seqattn.export.kinds import export_kind
+
     output = Path(os.path.abspath(output.resolve() if output.is_symlink() else output))  # noqa: PTH100
     _check_output(output, overwrite)
     if export_format == "onnx":
         _require_libraries()
     _, trained = open_run(run)
-    _ = trained.spec.vectors  # raises a UsageError for a model of symbols
+    kind = export_kind(trained)
     _, checkpoint = find_run(run)
     T = steps or trained.spec.target_length
     max_length = trained.model.max_length
@@ -128,8 +131,10 @@ def export(
         )
     if trained.model.skip is not None:
         trained.model.skip.check_steps(T)
-    card = _build_card(trained, checkpoint)
+    card = _build_card(trained, checkpoint) | kind.describe()
     with _replace_folder(output) as folder:
+        for name, vocabulary in kind.vocabularies().items():
+            _write_json(folder / name, vocabulary)
         if export_format == "safetensors":
             from seqattn.runs.checksummed import write_plain
             from seqattn.training.checkpoints import as_arrays
@@ -141,13 +146,13 @@ def export(
             }
             _write_json(folder / CARD, card)
             return ExportResult(output, _sizes(folder))
-        return _write_onnx(folder, output, trained, T, card, check=check, int8=int8, log=log)
+        return _write_onnx(folder, output, kind, T, card, check=check, int8=int8, log=log)
 
 
 def _write_onnx(
     folder: Path,
     output: Path,
-    trained: LoadedModel,
+    kind: ExportKind,
     steps: int,
     card: dict[str, Any],
     *,
@@ -158,6 +163,7 @@ def _write_onnx(
     from seqattn.export.check import build_example
     from seqattn.export.onnx import trace_graphs
 
+    trained = kind.trained
     data: Splits | None = None
     try:
         data = load_splits(trained)
@@ -176,15 +182,15 @@ def _write_onnx(
     write_arrays(folder / EXAMPLE, build_example(trained, steps, test))
     losses = dict[str, float]()
     if int8:
-        losses = _write_int8(folder, graphs, trained, steps, data)
+        losses = _write_int8(folder, graphs, kind, steps, data)
         card["int8"] = {
             "files": {name: f"{name}.int8.onnx" for name in graphs.by_name()},
-            "test_loss": losses or None,
+            f"test_{kind.error_name.replace(' ', '_')}": losses or None,
         }
-    runner = resources.files("seqattn.export") / "runner.py"
+    runner = resources.files("seqattn.export") / kind.runner
     atomic_write(folder / RUNNER, runner.read_bytes())
     _write_json(folder / CARD, card)
-    return ExportResult(output, _sizes(folder), rows, losses)
+    return ExportResult(output, _sizes(folder), rows, losses, kind.error_name)
 
 
 def _check_against_model(
@@ -211,14 +217,13 @@ def _check_against_model(
 
 
 def _write_int8(
-    folder: Path, graphs: Graphs, trained: LoadedModel, steps: int, data: Splits | None
+    folder: Path, graphs: Graphs, kind: ExportKind, steps: int, data: Splits | None
 ) -> dict[str, float]:
-    """Write graphs with int8 weights, and return the test losses of the float32 and int8 graphs.
+    """Write graphs with int8 weights, and return the test errors of the float32 and int8 graphs.
 
     The result is empty if the data cannot be read, or if `steps` is not the target length of the
     test sequences.
     """
-    from seqattn.data.baselines import forecast_mse
     from seqattn.export.check import forecasts, sequences_per_batch
     from seqattn.export.quantization import quantize_int8
 
@@ -227,14 +232,13 @@ def _write_int8(
         atomic_write(folder / f"{name}.int8.onnx", graph.SerializeToString(deterministic=True))
     if data is None or steps != data.test.target_steps:
         return {}
-    scale = trained.spec.target.scale
-    batch_size = sequences_per_batch(trained, data.test.source_steps, steps)
-    return {
-        kind: forecast_mse(forecasts(graph, data.test, batch_size), data.test, scale)
-        for kind, graph in (
-            ("float32", graphs.free_running), ("int8", quantized["free_running"]),
-        )
-    }  # fmt: skip
+    batch_size = sequences_per_batch(kind.trained, data.test.source_steps, steps)
+    graph_of = {"float32": graphs.free_running, "int8": quantized["free_running"]}
+    errors = {
+        weights: kind.error(forecasts(graph, data.test, batch_size), data.test)
+        for weights, graph in graph_of.items()
+    }
+    return {weights: error for weights, error in errors.items() if error is not None}
 
 
 # --- the card -------------------------------------------------------------------------------------
@@ -242,7 +246,6 @@ def _write_int8(
 
 def _build_card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
     spec = trained.spec
-    is_instance = spec.vectors[0].scaling.instance
     return {
         "made_by": MADE_BY,
         "version": __version__,
@@ -253,12 +256,6 @@ def _build_card(trained: LoadedModel, checkpoint: Path) -> dict[str, Any]:
         "said": list(spec.target_features),
         "source_length": spec.source_length,
         "target_length": spec.target_length,
-        "missing": "interpolate" if trained.fills_missing else None,
-        "units": UNITS
-        + INSTANCE_UNITS * is_instance
-        + OBSERVED_UNITS * (is_instance and trained.fills_missing),
-        "feature_units": dict(spec.units),
-        "scaling": spec.scaling_as_plain(),
     }
 
 

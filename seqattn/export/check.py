@@ -1,8 +1,6 @@
 """Functions that compare exported graphs, run in ONNX Runtime, with the traced model.
 
-The function `free_run` scales the sources and computes the forecasts of the model. The graphs take
-the same sources in the units of the data. The differences between the forecasts are in scaled
-units, so that all features have the same weight.
+What is compared depends on the kind of the sequences; see `seqattn.export.kinds`.
 """
 
 from __future__ import annotations
@@ -17,25 +15,21 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from seqattn.analysis.evaluation import FreeRunningForecast, free_run
 from seqattn.data import Sequences
 from seqattn.data.sequences import valid_mask
-from seqattn.export.graphs import NEXT, OBSERVED, POINT, WEIGHTS
-from seqattn.export.loop import FORECAST
-from seqattn.export.onnx import LENGTHS, SOURCE, Graphs
+from seqattn.export.graphs import FORECAST, LENGTHS, NEXT, OBSERVED, POINT, SOURCE
+from seqattn.export.kinds import Arrays, export_kind
+from seqattn.export.onnx import Graphs
 from seqattn.models import attention_weights_per_sequence
 from seqattn.training import LoadedModel
 from seqattn.training.batches import chunk_slices
 
-Arrays = dict[str, NDArray[Any]]
 MAX_DIFFERENCE = 1e-5
 NOISE_FACTOR = 10  # tolerance / difference between float32 and float64
 MAX_SOURCES, EXTRA_LENGTH, SMALL_SET = 64, 3, 7
-SEED = 0
 MAX_BATCH_WEIGHTS = 2**22
 """Maximum number of attention weights in a batch. These weights need 16 MiB, and memory holds about
 ten copies of them."""
-LEVEL_SPREAD = 100  # standard deviation of the random levels of the sources, in scaled units
 
 
 @dataclass(frozen=True)
@@ -45,8 +39,8 @@ class CheckResult:
     Attributes:
         graph: the graphs that were run, "free_running" or "encoder and step".
         sources: a description of the sources.
-        differences: the largest absolute difference of each output, by the name of the output. The
-            differences between forecasts are in scaled units.
+        differences: the largest absolute difference of each output, by the name of the output; see
+            `seqattn.export.kinds`.
         noise: the largest difference between the outputs of the model in float32 and in float64.
             This difference measures rounding errors, which grow over the steps of a forecast.
     """
@@ -86,17 +80,12 @@ def check_graphs(
     sets = _build_test_sets(trained, min(MAX_SOURCES, 4 * batch_size), test, max_length)
     free_running = build_session(graphs.free_running)
     encoder_and_step = build_session(graphs.encoder), build_session(graphs.step)
-    results = list[CheckResult]()
+    results, kind = list[CheckResult](), export_kind(trained)
     float64_model = copy.deepcopy(trained.model).double()
     for description, sources in sets.items():
         noise, differences = 0.0, dict[str, dict[str, float]]()
         for rows in chunk_slices(len(sources), batch_size):
             part = sources.select(rows)
-            unit = part.target_unit()
-            expected = _in_scaled_units(free_run(trained.model, part, steps), unit)
-            exact = _in_scaled_units(free_run(float64_model, part, steps), unit)
-            noise = _nan_max(noise, *(_max_difference(exact[k], expected[k]) for k in expected))
-            del exact
             inputs = _inputs(free_running, part)
             for name in ("free_running", "encoder and step"):
                 found = (
@@ -104,12 +93,19 @@ def check_graphs(
                     if name == "free_running"
                     else step_by_step(*encoder_and_step, inputs, steps, graphs.state)
                 )
-                found[FORECAST] = found[FORECAST] / unit
+                expected = kind.outputs_of_model(trained.model, part, found)
+                if name == "free_running":
+                    exact = kind.outputs_of_model(float64_model, part, found)
+                    noise = _nan_max(
+                        noise, *(_max_difference(exact[key], expected[key]) for key in expected)
+                    )
+                    del exact
+                compared = kind.outputs_of_graph(found, expected, part)
                 of_graph = differences.setdefault(name, {})
                 for key, array in expected.items():
-                    difference = _max_difference(found[key], array)
+                    difference = _max_difference(compared[key], array)
                     of_graph[key] = _nan_max(of_graph.get(key, 0.0), difference)
-                del found
+                del found, compared, expected
         results += [CheckResult(name, description, each, noise)
                     for name, each in differences.items()]  # fmt: skip
     return results
@@ -185,8 +181,9 @@ def step_by_step(
         outputs = _run(step, {name: known[name] for name in step_inputs})
         known |= {name: outputs[NEXT + name] for name in (POINT, *state)}
         forecast.append(outputs[NEXT + POINT])
-        for name in set(outputs) & set(WEIGHTS.values()):
-            row = outputs[name]
+        for name, row in outputs.items():
+            if name.startswith(NEXT):
+                continue
             if name == "decoder_self":
                 row = np.pad(row, [(0, 0)] * 3 + [(0, steps - 1 - t)])
             maps.setdefault(name, []).append(row)
@@ -196,10 +193,10 @@ def step_by_step(
     return {FORECAST: np.stack(forecast, axis=1), **found}
 
 
-def forecasts(graph: ModelProto, part: Sequences, batch_size: int) -> NDArray[np.float64]:
+def forecasts(graph: ModelProto, part: Sequences, batch_size: int) -> NDArray[Any]:
     """Run a free-running graph on the sources of a part, and return the forecasts (N, T, G) for
     G target features."""
-    session, batches = build_session(graph), list[NDArray[np.float64]]()
+    session, batches = build_session(graph), list[NDArray[Any]]()
     for rows in chunk_slices(len(part), batch_size):
         batch = part.select(rows)
         (forecast,) = session.run([FORECAST], _inputs(session, batch))
@@ -222,26 +219,11 @@ def _run(session: onnxruntime.InferenceSession, inputs: Mapping[str, NDArray[Any
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def _weights_by_name(run: FreeRunningForecast) -> Arrays:
-    return {WEIGHTS[kind]: weights for kind, weights in run.maps.items()}
-
-
 def _inputs(session: onnxruntime.InferenceSession, part: Sequences) -> Arrays:
     """Return the inputs of a graph for the sources of a part, by name."""
-    every = {SOURCE: part.source.astype(np.float64), LENGTHS: part.source_lengths,
-             OBSERVED: part.source_cells}  # fmt: skip
+    source = part.source.astype(np.result_type(part.source, np.int64))  # float64 if not symbols
+    every = {SOURCE: source, LENGTHS: part.source_lengths, OBSERVED: part.source_cells}
     return {argument.name: every[argument.name] for argument in session.get_inputs()}
-
-
-def _in_scaled_units(run: FreeRunningForecast, unit: NDArray[np.float64]) -> Arrays:
-    """Return the forecasts in scaled units, and the attention weights, by output name.
-
-    Args:
-        run: the forecasts in the units of the data, and the attention weights.
-        unit: (N, 1, G), the size of one scaled unit of each target feature, in the units of the
-            data.
-    """
-    return {FORECAST: run.values / unit, **_weights_by_name(run)}
 
 
 def _max_difference(one: NDArray[Any], other: NDArray[Any]) -> float:
@@ -251,48 +233,28 @@ def _max_difference(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _random_sources(trained: LoadedModel, n: int, max_length: int) -> Sequences:
-    """Return n random sources with standard normal values in scaled units.
+    """Return n random sources; see `ExportKind.random_values`.
 
     The lengths of the sources are between 1 and `max_length`. If the model has a linear skip
-    connection, all lengths are `max_length`. With `data.relative` or `data.normalize: instance`,
-    each source has a random level. With `data.normalize: instance`, each source also has a random
-    scale. If the graphs have a mask of observed cells, some cells after the first step are not
-    observed.
+    connection, all lengths are `max_length`.
     """
-    spec, rng = trained.spec, np.random.default_rng(SEED)
+    spec = trained.spec
     lengths = np.arange(n, dtype=np.int64)[::-1] % max_length + 1
     lengths[0] = max_length
     if trained.model.skip is not None:
         lengths[:] = max_length
-    scaling, F = spec.vectors[0].scaling, len(spec.source_features)
-    points = scaling.inverse_transform(rng.standard_normal((n, max_length, F)))
-    if scaling.relative:
-        points[np.arange(n), lengths - 1] = 0
-    if scaling.instance:
-        points *= np.exp(rng.standard_normal((n, 1, F)))
-    if scaling.relative or scaling.instance:
-        points += rng.standard_normal((n, 1, F)) * LEVEL_SPREAD * scaling.scale
-    keep = valid_mask(lengths, max_length)[:, :, None]
-    observed = None
-    if scaling.instance and trained.fills_missing:
-        observed = keep & (rng.random(points.shape) < 0.7)
-        observed[:, 0] = True
-    points = np.where(keep, points, 0)
+    points, observed = export_kind(trained).random_values(lengths)
+    points = np.where(valid_mask(lengths, max_length)[:, :, None], points, 0)
     return Sequences(
-        points, lengths, np.zeros((n, 0, len(spec.target_features))), np.zeros(n, dtype=np.int64),
-        spec.source_features, tuple(map(str, range(n))), target_features=spec.target_features,
-        source_observed=observed, source_space=spec.source, target_space=spec.target,
+        points, lengths, np.zeros((n, 0, len(spec.target_features)), points.dtype),
+        np.zeros(n, dtype=np.int64), spec.source_features, tuple(map(str, range(n))),
+        target_features=spec.target_features, source_observed=observed,
+        source_space=spec.source, target_space=spec.target,
     )  # fmt: skip
 
 
 def build_example(trained: LoadedModel, steps: int, test: Sequences | None) -> Arrays:
-    """Build the test case for an export: up to four sources, and the model's forecasts and weights.
-
-    The sources are padded with NaN.
-    """
+    """Build the test case for an export: up to four sources, and the outputs of the model."""
     count, S = 4, trained.spec.source_length
     part = _random_sources(trained, count, S) if test is None else test.select(slice(0, count))
-    expected = free_run(trained.model, part, steps)
-    source = np.where(part.source_keep[:, :, None], part.source, np.nan)
-    mask = {} if part.source_observed is None else {OBSERVED: part.source_observed}
-    return {SOURCE: source, **mask, FORECAST: expected.values, **_weights_by_name(expected)}
+    return export_kind(trained).example(part, steps)

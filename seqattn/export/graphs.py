@@ -3,8 +3,9 @@
 Inputs and outputs of a graph are named tensors and cannot be None or other objects. The tensors
 have no axis of runs, because a graph computes the forecasts of one run at a time. The lengths of
 the sources are a required input of the encoder. Sources and points are in the units of the data. A
-*point* is one step of the target, a vector or a symbol. The *memory* consists of the encoder outputs that all steps read.
-The *state* consists of the tensors that each step passes to the next step.
+*point* is one step of the target, a vector or a symbol. The *memory* consists of the encoder
+outputs that all steps read. The *state* consists of the tensors that each step passes to the next
+step.
 
 In shapes, N is the number of sequences, S the source length, T the target length, F the number of
 source features, G the number of target features, V the size of the target vocabulary, H the width
@@ -39,7 +40,8 @@ from seqattn.models.fast_weights import StateMemory
 from seqattn.models.recurrent import DecoderState
 from seqattn.models.transformer import KVCache, LearnedPositionalEmbedding
 
-POINT, NEXT = "point", "next_"
+SOURCE, LENGTHS = "source", "source_lengths"
+POINT, NEXT, FORECAST = "point", "next_", "forecast"
 OBSERVED = "source_observed"
 """Input (N, S, F) of the encoder: True at observed source cells, False at filled ones."""
 FORCE = "force"
@@ -365,9 +367,9 @@ class EncoderGraph(Graph):
     Transformer's encoder also returns `encoder_self`."""
 
     def outputs(self, inputs: Tensors) -> Tensors:
-        lengths = inputs["source_lengths"]
+        lengths = inputs[LENGTHS]
         scaled, shift, scale = self.source.scale_source(
-            inputs["source"], lengths, inputs.get(OBSERVED)
+            inputs[SOURCE], lengths, inputs.get(OBSERVED)
         )
         target_scaling = self.target.select_scaling(shift, scale)
         encoded = self.parts.encode(scaled, lengths)

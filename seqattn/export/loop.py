@@ -10,9 +10,8 @@ from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, helper
 
-from seqattn.export.graphs import NEXT, POINT
+from seqattn.export.graphs import FORECAST, NEXT, POINT
 
-FORECAST = "forecast"
 STEP = "step/"
 STEPS, STEP_AXIS = "steps", "T"
 

@@ -24,9 +24,11 @@ from seqattn.errors import UsageError
 from seqattn.export.graphs import (
     FORCE,
     GIVEN,
+    LENGTHS,
     NEXT,
     OBSERVED,
     POINT,
+    SOURCE,
     TRACE,
     EncoderGraph,
     Graph,
@@ -40,8 +42,6 @@ from seqattn.export.units import Tensors, is_instance
 from seqattn.models import Seq2SeqModel
 from seqattn.training import LoadedModel
 
-LENGTHS = "source_lengths"
-SOURCE = "source"
 N, S, PREVIOUS_STEPS = 3, 5, 7  # sizes of the traced examples: all are different and above 1
 TESTED_TORCH = (2, 13)
 """The version of torch that the tests use."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from seqattn.export import check as checking
+from seqattn.export import kinds
 from seqattn.export.onnx import trace_graphs
 from tests.export.test_export import trained_as
 
@@ -18,14 +19,14 @@ def test_few_weights_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None
     trained = trained_as({"attention": {"score": "dot"}})
     graphs = trace_graphs(trained, T)
     whole = checking.check_graphs(graphs, trained, T, None, None)
-    original, sizes = checking.free_run, list[int]()
+    original, sizes = kinds.free_run, list[int]()
 
     def watched(*given: Any, **more: Any) -> Any:
         found = original(*given, **more)
         sizes.append(found.maps["cross"].size)
         return found
 
-    monkeypatch.setattr(checking, "free_run", watched)
+    monkeypatch.setattr(kinds, "free_run", watched)
     monkeypatch.setattr(checking, "MAX_BATCH_WEIGHTS", 16 * S * T)
     parts = checking.check_graphs(graphs, trained, T, None, None)
     assert max(sizes) == 16 * S * T

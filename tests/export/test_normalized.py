@@ -16,8 +16,8 @@ from seqattn.config import resolve
 from seqattn.data import Scaling, Sequences, Vectors
 from seqattn.export import export
 from seqattn.export.check import MAX_DIFFERENCE, build_session, check_graphs
-from seqattn.export.loop import FORECAST
-from seqattn.export.onnx import LENGTHS, SOURCE, trace_graphs
+from seqattn.export.graphs import FORECAST, LENGTHS, SOURCE
+from seqattn.export.onnx import trace_graphs
 from tests.export.test_export import FEATURES, MECHANISMS, TARGET_FEATURES, trained_as
 
 INSTANCE = (
