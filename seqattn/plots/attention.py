@@ -15,6 +15,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from seqattn.plots.style import (
@@ -30,6 +31,7 @@ from seqattn.plots.style import (
     tick_width,
     title_height,
     with_style,
+    wrap_text,
 )
 
 Weights = NDArray[np.floating]
@@ -56,7 +58,7 @@ TARGET_STEPS = "target steps (forecast)"
 TURNED_LETTER = 0.055
 """Height of a letter of a turned symbol below a heatmap, in inches."""
 RELATIVE_STEPS = "source points, counted from the true one (0, outlined)"
-TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
+HEADING_SIZE, TITLE_SIZE, TICK_SIZE = 9.0, 8.5, 7.0  # points
 
 
 @dataclass(frozen=True)
@@ -141,10 +143,12 @@ def attention_figure(
     titles_width = _draw_row_titles(panels[:: shape[1]], layout.row_titles, ticks, size)
     above = _title_heights(titles, shape[1])
     label_height = TURNED_LETTER * _longest_turned_name(names)
+    left, gap = 0.35 + ticks + titles_width, 0.15 + ticks
+    width = left + shape[1] * size[0] + (shape[1] - 1) * gap + scale.bar_width
     set_layout(
-        figure, size, shape, left=0.35 + ticks + titles_width, right=scale.bar_width,
-        bottom=0.5 + label_height, top=above[0] + 0.1 + _draw_heading(figure, layout.heading),
-        gaps=(0.15 + ticks, max(above[1:], default=0.0) + 0.3 + label_height),
+        figure, size, shape, left=left, right=scale.bar_width, bottom=0.5 + label_height,
+        top=above[0] + 0.1 + _draw_heading(figure, layout.heading, width),
+        gaps=(gap, max(above[1:], default=0.0) + 0.3 + label_height),
     )  # fmt: skip
     labels = _axis_names(kind, is_aligned=is_aligned)
     if has_symbols:
@@ -225,11 +229,14 @@ def _draw_row_titles(
     return lines * TITLE_SIZE * 1.2 / POINTS_PER_INCH
 
 
-def _draw_heading(figure: Figure, heading: str) -> float:
-    """Write the title of a figure, and return the height of the title in inches."""
-    if heading:
-        figure.suptitle(heading, x=0.02, ha="left", va="top", fontsize=9)
-    return title_height([heading], 9.0) if heading else 0.0
+def _draw_heading(figure: Figure, heading: str, width: float) -> float:
+    """Write the title of a figure that will have a width in inches, and return the height of the
+    title in inches."""
+    if not heading:
+        return 0.0
+    wrapped = wrap_text(heading, 0.92 * width, HEADING_SIZE)
+    figure.suptitle(wrapped, x=0.02, ha="left", va="top", fontsize=HEADING_SIZE)
+    return title_height([wrapped], HEADING_SIZE)
 
 
 def scale_end(largest: float) -> float:
@@ -291,7 +298,10 @@ class _ColorScale:
         width, panels = figure.get_size_inches()[0], figure.subplotpars
         left = 1 - (self.bar_width - 0.15) / width
         bar = figure.add_axes((left, panels.bottom, 0.14 / width, panels.top - panels.bottom))
-        figure.colorbar(ScalarMappable(self.norm, self.colors), cax=bar, label=self.label)
+        ticks = MaxNLocator(5, steps=[1, 2, 5, 10])  # 0.25 would need more space than 0.2
+        figure.colorbar(
+            ScalarMappable(self.norm, self.colors), cax=bar, label=self.label, ticks=ticks
+        )
 
 
 def _draw_heatmap(axes: Axes, weights: Weights, scale: _ColorScale) -> None:

@@ -28,7 +28,9 @@ from seqattn.plots.style import (
     set_layout,
     text_width,
     tick_width,
+    title_height,
     with_style,
+    wrap_text,
 )
 from seqattn.runs.array_files import shorten_names
 
@@ -41,6 +43,7 @@ leave too little space for the other losses."""
 NOT_DRAWN = "not on the log scale"
 SQUARED_ERROR = "mean squared error"
 NOISE_FLOOR = "noise floor"
+TITLE_SIZE = 9.0  # points
 MAX_NAME_LETTERS = 34  # longer names of variants are shortened
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 FINITE_STAND_IN = 1e300  # replaces inf: np.percentile cannot interpolate to inf
@@ -171,6 +174,7 @@ def loss_figure(
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
     axes.set_ylabel(f"{loss_name}{', scaled units' if scaled else ''}{scale}")
+    title = wrap_text(title, 6.4, TITLE_SIZE)
     axes.set_title(title, loc="left", color=BLACK)
     axes.grid(axis="y", which="both", color="#e8e8e8", lw=0.6)
     axes.set_axisbelow(True)
@@ -178,7 +182,8 @@ def loss_figure(
     axes.legend(loc="upper right", fontsize=8, framealpha=0.9, frameon=True, edgecolor="none")
     right = 0.15 + text_width((line for label in labels for line in label.splitlines()), 8)
     left = 0.35 + tick_width(axes.yaxis, 9)
-    set_layout(figure, (6.9 - right, 3.6), (1, 1), left=left, right=right, bottom=0.5, top=0.3)
+    set_layout(figure, (6.9 - right, 3.6), (1, 1), left=left, right=right, bottom=0.5,
+               top=0.05 + title_height([title], TITLE_SIZE))  # fmt: skip
     return figure
 
 
@@ -283,13 +288,15 @@ def comparison_figure(
             axes.text(1.01, row, f"{diverged} diverged", transform=axes.get_yaxis_transform(),
                       va="center", fontsize=8)  # fmt: skip
     _draw_vertical_lines(axes, lines, losses)
-    axes.set_yticks(range(len(names)), shorten_names(names, MAX_NAME_LETTERS))
+    labels = shorten_names(names, MAX_NAME_LETTERS)
+    axes.set_yticks(range(len(names)), labels)
     axes.set_ylim(len(names) - 0.5, -0.5)
     scale = set_loss_scale(axes, losses, vertical=False)
     _draw_cut_intervals(axes, intervals)
     _set_log_ticks(axes)
     axes.set_xlabel(f"{loss_name} on the test sequences{unit}{scale}")
-    axes.set_title(title, loc="left")
+    width = figure.get_size_inches()[0] - text_width(labels, TITLE_SIZE) - 0.3
+    axes.set_title(wrap_text(title, width, TITLE_SIZE), loc="left")
     axes.plot([], [], "o", ms=3.6, color=BLACK, alpha=0.55, mew=0, label="a seed")
     has_intervals = any(not np.isnan(low) for _, low, _ in intervals)
     label = "median, 95% interval" if has_intervals else f"median ({no_interval_reason})"
@@ -363,7 +370,8 @@ def band_figure(
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
     axes.set_ylabel(f"{loss_name}{unit}{scale}")
-    axes.set_title(f"{title}; median and quartiles over seeds", loc="left")
+    title = wrap_text(f"{title}; median and quartiles over seeds", 6.5, TITLE_SIZE)
+    axes.set_title(title, loc="left")
     axes.legend(fontsize=8, ncols=1 + len(names) // 9)
     return figure
 
@@ -426,7 +434,7 @@ def sweep_figure(
     scale = set_loss_scale(top, [seeds for by_value in losses for seeds in by_value])
     _set_log_ticks(top, vertical=True)
     top.set_ylabel(f"{loss_name}, test\n{f'{unit}{scale}'.removeprefix(',').strip()}")
-    top.set_title(title, loc="left")
+    top.set_title(wrap_text(title, 6.0, TITLE_SIZE), loc="left")
     top.plot([], [], "o", ms=4, color=BLACK, alpha=0.5, mew=0, label="a seed")
     top.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
     if has_accuracies:

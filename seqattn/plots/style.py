@@ -236,6 +236,24 @@ def text_width(texts: Iterable[str], size: float) -> float:
     return max(widths, default=0.0) / POINTS_PER_INCH
 
 
+def wrap_text(text: str, width: float, size: float) -> str:
+    """Return a text with line breaks between words, so that no line is wider than a width, unless
+    a single word is.
+
+    Args:
+        width: the width in inches.
+        size: the font size in points.
+    """
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width([longer], size) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
+
+
 def tick_width(axis: Axis, size: float) -> float:
     """Return the width of the widest tick label in inches, including the labels of minor ticks.
 

@@ -29,7 +29,9 @@ from seqattn.plots import (
     vectors_figure,
 )
 from seqattn.plots.attention import Layout
+from seqattn.plots.run_pictures import attention_picture
 from seqattn.plots.style import FORMATS
+from seqattn.plots.texts import MAX_LETTERS, shorten_pair, texts_figure
 from seqattn.runs.array_files import sequence_titles, shorten_name
 
 WEIGHTS = np.array([[0.9, 0.1, np.nan], [0.25, 0.75, np.nan]])
@@ -227,7 +229,7 @@ def test_each_feature_of_a_series_has_a_scale_and_an_error_of_its_own() -> None:
         "test 4\nMSE 1.0000", "MSE 4.0000", "MSE 9.0000", "MSE 16.0000",
     ]  # fmt: skip
     assert [axes.get_ylim()[0] > 900 for axes in shown[:, 0]] == [False, False, True, True]
-    assert figure.get_supxlabel() == "step"
+    assert figure.get_supxlabel() == "step\nthe first 5 of 7 sequences"
 
 
 def test_scaled_runs_have_errors_in_the_units_of_the_data() -> None:
@@ -251,7 +253,56 @@ def test_features_that_are_not_drawn_are_counted() -> None:
         target_features=["f7"],
     )  # fmt: skip
     assert [axes.get_ylabel() for axes in figure.axes] == ["f7", "f0", "f1", "f2", "f3", "f4"]
-    assert figure.get_supxlabel() == "step (2 more features are not drawn)"
+    assert figure.get_supxlabel() == "step\nthe first 6 of 8 features"
+    arrays = [[np.zeros((n, 2))] * 7 for n in (5, 2, 2)]
+    names = ["a", "b"]
+    figure = paths_figure(*arrays, titles=["t"] * 7, features=names)
+    assert figure.get_supxlabel().endswith("the first 5 of 7 sequences")
+
+
+def test_features_whose_names_differ_in_the_middle_have_different_labels() -> None:
+    names = [f"temperature_of_room_{k}_in_the_northern_building" for k in (1, 2, 3)]
+    arrays = [[np.zeros((n, 3))] for n in (5, 2, 2)]
+    labels = [
+        axes.get_ylabel() for axes in paths_figure(*arrays, titles=["t"], features=names).axes
+    ]
+    assert len(set(labels)) == 3
+    ids = np.array([f"measured-in-room-{k}-in-the-morning" for k in (1, 2, 3)])
+    assert len(set(sequence_titles({"ids": ids, "labels": np.array([], str)}))) == 3
+
+
+def test_a_long_output_and_its_target_show_where_they_differ() -> None:
+    for first in (3, 60, 95, 140, 198):
+        target = "".join(chr(97 + k % 26) for k in range(200))
+        output = target[:first] + "#" + target[first + 1 :]
+        shown = shorten_pair(output, target)
+        assert [len(text) for text in shown] == [MAX_LETTERS, MAX_LETTERS]
+        place = shown[0].index("#")
+        assert shown[1][place] == target[first]
+        assert shown[0][place - 3 : place] == target[first - 3 : first]
+    assert shorten_pair("a", "a" * 200) == ("a", "a" * 69 + "…")
+    equal = shorten_pair("ab" * 50, "ab" * 50)
+    assert len(equal[0]) == MAX_LETTERS
+    assert equal[0].endswith("ab")
+    figure = texts_figure(["s"], ["ok" * 50 + "x"], ["ok" * 50 + "y"], ["t"])
+    drawn = [text.get_text() for text in figure.texts]
+    assert any(text.endswith("kx") for text in drawn)
+    assert any(text.endswith("ky") for text in drawn)
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(3, 8), (1, 24), (9, 17)])
+def test_all_heads_are_drawn_or_the_picture_says_which_are_not(layers: int, heads: int) -> None:
+    weights = np.full((5, layers, heads, 2, 3), 1 / 3)
+    arrays = {"weights": weights, "meaning": np.array("distribution"),
+              "source_lengths": np.full(5, 3), "target_lengths": np.full(5, 2)}  # fmt: skip
+    figure, left_out = attention_picture(arrays, ["t"] * 5, 5)
+    drawn_layers = min(layers, 144 // heads)
+    assert len([axes for axes in figure.axes if axes.images]) == drawn_layers * heads
+    assert figure.get_suptitle().replace("\n", " ") == left_out
+    assert "The first sequence of 5." in left_out
+    assert ("The first 8 of 9 layers. --layer draws another one." in left_out) == (layers == 9)
+    figure, left_out = attention_picture(arrays, ["t"] * 5, 5, layer=0, head=0)
+    assert left_out == figure.get_suptitle() == ""
 
 
 def days(first: str, count: int) -> NDArray[Any]:
@@ -486,6 +537,17 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
             [np.full((2, 2), 0.5)] * 6, titles=["one", "two", "three", "", "", ""],
             layout=Layout(columns=3, row_titles=["sequence\nlabel"] * 2, heading="a heading"),
         ),
+        "a long heading": lambda: attention_figure(
+            [np.full((2, 2), 0.5)], titles=["one"], layout=Layout(heading="a heading " * 20)
+        ),
+        "loss of a long name": lambda: loss_figure(
+            LossHistory([1, 2], [0.2, 0.1], [0.2, 0.1], [0.2, 0.1]), best_epoch=2,
+            noise_floor=None, baseline=None, title="word " * 40,
+        ),
+        "band of a long name": lambda: band_figure(
+            ["a"], [np.ones((2, 3))], title="word " * 40
+        ),
+        "many features": lambda: paths(6, tuple(f"feature {k}" for k in range(8)), 1.0),
         "strengths": strengths,
         "vectors": lambda: vectors_figure(
             np.ones(5), numbers.normal(size=(9, 5)), numbers.normal(size=(9, 5)), np.ones(5),
