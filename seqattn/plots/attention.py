@@ -19,9 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from seqattn.plots.style import (
-    BLACK,
     GREY,
-    ORANGE,
     POINTS_PER_INCH,
     grid_shape,
     label_axes,
@@ -384,12 +382,12 @@ def _outline_cells(axes: Axes, cells: Sequence[Sequence[int]], rows: int) -> Non
     """Outline cells of a panel with a number of rows. A cell is its row, its column, and 1 for a
     solid or 0 for a dashed line.
 
-    An outline consists of a light line within a dark line, so it is visible on every color. The
-    lines are thinner if there are many rows.
+    An outline consists of a white line on a wider black line, within the cell: one of both has a
+    contrast of at least 4.5 with every color. The lines are thinner if there are many rows.
     """
     line_width = float(np.clip(20 / rows, 0.25, 1.3))
     for row, column, is_solid in cells:
-        for color, width in ((BLACK, 2 * line_width), (ORANGE, line_width)):
-            frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=color, lw=width)
-            frame.set_linestyle("-" if is_solid else (0, (2, 2)))
+        for color, width in (("black", 2.4 * line_width), ("white", line_width)):
+            frame = Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, fill=False, ec=color, lw=width)
+            frame.set_linestyle("-" if is_solid or color == "black" else (0, (3, 3)))
             axes.add_patch(frame)

@@ -26,6 +26,7 @@ from matplotlib.font_manager import FontProperties, findfont, fontManager, get_f
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 Arguments = ParamSpec("Arguments")
@@ -277,6 +278,17 @@ def title_height(titles: Iterable[str], size: float) -> float:
 def tick_positions(count: int, max_ticks: int) -> list[int]:
     """Return at most `max_ticks` evenly spaced indices below `count`, starting at 0."""
     return list(range(0, count, max(1, math.ceil(count / max_ticks))))
+
+
+def set_epoch_ticks(axis: Axis, epochs: Sequence[int]) -> None:
+    """Set the ticks of an axis of epochs: the first and the last epoch, and round numbers between
+    them."""
+    first, last = epochs[0], epochs[-1]
+    locator = MaxNLocator(7, integer=True, steps=[1, 2, 5, 10])
+    between = locator.tick_values(first, last)
+    gap = 0.6 * (between[1] - between[0])
+    inner = [int(tick) for tick in between if first + gap <= tick <= last - gap]
+    axis.set_ticks(sorted({first, *inner, last}))
 
 
 def set_date_ticks(axis: Axis, max_ticks: int) -> None:

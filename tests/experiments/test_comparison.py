@@ -411,7 +411,7 @@ def test_weights_are_aligned_if_the_true_steps_differ(tmp_path: Path) -> None:
     (axes, _) = figure.axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["-2", "-1", "0", "+1", "+2"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Step 1", "Step 2"]
-    assert {patch.get_x() for patch in axes.patches} == {1.5}  # type: ignore[attr-defined]
+    assert {patch.get_x() for patch in axes.patches} == {1.55}  # type: ignore[attr-defined]
     assert figure.get_supxlabel() == "source points, counted from the true one (0, outlined)"
 
 

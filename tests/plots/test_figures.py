@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.text import Annotation, Text
@@ -48,6 +49,15 @@ def ticks(axes: Axes) -> tuple[list[str], list[str]]:
     )
 
 
+def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    """Return the contrast of two colors by WCAG 2.2."""
+    levels = []
+    for color in (one, other):
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]]
+        levels.append(float(np.dot([0.2126, 0.7152, 0.0722], linear)))
+    return (max(levels) + 0.05) / (min(levels) + 0.05)
+
+
 def test_a_heatmap_prints_its_weights_and_leaves_padding_blank() -> None:
     figure = attention_figure([WEIGHTS, WEIGHTS[:, :2]], titles=["one", "two"])
     first, second, *_ = figure.axes
@@ -78,24 +88,33 @@ def test_rows_and_columns_of_an_alignment_are_both_counted_from_1() -> None:
 
 def test_a_number_can_be_read_on_its_cell() -> None:
     """WCAG contrast of text and cell, at least 4.5 for the normal text of every weight."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_rgb
-
-    def luminance(color: tuple[float, ...]) -> float:
-        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]]
-        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
-
-    levels = np.linspace(0, 1, 21)
-    figure = attention_figure([levels[None, :10], levels[None, 10:]], titles=["", ""])
+    levels = np.linspace(-1, 1, 41)
     seen = 0
-    for axes in figure.axes[:2]:
-        for text in axes.texts:
-            cell = luminance(colormaps["viridis"](float(text.get_text())))
-            ink = luminance(to_rgb(text.get_color()))
-            contrast = (max(cell, ink) + 0.05) / (min(cell, ink) + 0.05)
-            assert contrast > 4.5, text.get_text()
-            seen += 1
-    assert seen == 21
+    for signed, shown in ((False, levels[20:]), (True, levels)):
+        rows = [shown[None, start : start + 11] for start in range(0, len(shown), 11)]
+        figure = attention_figure(rows, titles=[""] * len(rows), signed=signed)
+        for axes, row in zip(figure.axes, rows, strict=False):
+            cells = axes.images[0].to_rgba(row)[0]
+            for text, cell in zip(axes.texts, cells, strict=True):
+                assert contrast(tuple(cell), to_rgb(text.get_color())) > 4.5, text.get_text()
+                seen += 1
+    assert seen == 21 + 41
+
+
+def test_an_outline_can_be_seen_on_every_cell() -> None:
+    """The brightest cells of a good model are the ones with outlines."""
+    links = [np.array([[0, 0, 1], [1, 1, 0]])]
+    for signed in (False, True):
+        figure = attention_figure([np.eye(2)], titles=[""], links=links, signed=signed)
+        patches = figure.axes[0].patches
+        assert len(patches) == 4
+        for weight in np.linspace(-1 if signed else 0, 1, 41):
+            cell = tuple(figure.axes[0].images[0].to_rgba(np.array([[weight]]))[0, 0])
+            for dark, light in (patches[:2], patches[2:]):
+                tones = (to_rgb(each.get_edgecolor()) for each in (dark, light))
+                assert max(contrast(cell, tone) for tone in tones) > 4.5
+                assert dark.get_linewidth() > 2 * light.get_linewidth()
+        assert [each.get_linestyle() == "-" for each in patches] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(("T", "S"), [(1, 1), (2, 64), (64, 2), (64, 64), (13, 11)])
@@ -132,6 +151,39 @@ def test_the_loss_curve_shows_what_a_loss_is_read_against() -> None:
     assert axes.get_yscale() == "log"
     levels = [line.get_ydata()[0] for line in axes.lines[4:]]  # type: ignore[index]
     assert levels == [0.01, 0.02]
+
+
+def test_a_legend_covers_no_curve() -> None:
+    rising = LossHistory([1, 2, 3], [1.0, 2.0, 3.0], [1.1, 2.1, 3.1], [1.2, 2.2, 3.2])
+    for figure in (
+        loss_figure(rising, best_epoch=1, noise_floor=0.0, baseline=("rule", 2.0), title="t"),
+        band_figure([f"variant {k}" for k in range(9)], [np.ones((2, 3))] * 9, title="t"),
+        band_figure([f"{k}" + "W" * 33 for k in range(9)], [np.ones((2, 3))] * 9, title="t"),
+    ):
+        as_bytes(figure)
+        (legend,) = figure.legends
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        assert not legend.get_window_extent(renderer).overlaps(
+            figure.axes[0].get_tightbbox(renderer)
+        )
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [(1, [1]), (2, [1, 2]), (4, [1, 2, 3, 4]), (100, [1, 20, 40, 60, 80, 100]),
+     (97, [1, 20, 40, 60, 80, 97]), (1003, [1, 200, 400, 600, 800, 1003])],
+)  # fmt: skip
+def test_the_first_and_the_last_epoch_are_ticks(epochs: int, expected: list[int]) -> None:
+    losses = list(np.linspace(1, 0.1, epochs))
+    history = LossHistory(list(range(1, epochs + 1)), losses, losses, losses)
+    for figure in (
+        loss_figure(history, best_epoch=1, noise_floor=None, baseline=None, title="t"),
+        band_figure(["a", "b"], [np.array([losses])] * 2, title="t"),
+    ):
+        as_bytes(figure)
+        axis = figure.axes[0].xaxis
+        assert list(axis.get_ticklocs()) == expected
+        assert [label.get_text() for label in axis.get_ticklabels()] == [str(k) for k in expected]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.61, 0.89), (0.03, 0.04), (0.5, 1.2), (1e-4, 3.0)])
