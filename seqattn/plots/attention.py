@@ -18,9 +18,11 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from seqattn.plots.captions import weights_caption
 from seqattn.plots.style import (
     GREY,
     POINTS_PER_INCH,
+    draw_caption,
     grid_shape,
     label_axes,
     panel_grid,
@@ -101,6 +103,8 @@ def attention_figure(
     alignment, the target steps are counted from 1, so target step t and source point t have the
     same number.
 
+    The caption of the figure says what weights are and what they are not; see `weights_caption`.
+
     Args:
         weights: one array per panel, with the shape (T, S), (S, S) or (T, T); for "relative",
             the shape (T, 2 D + 1) with the distances -D to D.
@@ -143,15 +147,16 @@ def attention_figure(
     label_height = TURNED_LETTER * _longest_turned_name(names)
     left, gap = 0.35 + ticks + titles_width, 0.15 + ticks
     width = left + shape[1] * size[0] + (shape[1] - 1) * gap + scale.bar_width
+    below = draw_caption(figure, weights_caption(kind, signed=signed), width)
     set_layout(
-        figure, size, shape, left=left, right=scale.bar_width, bottom=0.5 + label_height,
+        figure, size, shape, left=left, right=scale.bar_width, bottom=0.5 + label_height + below,
         top=above[0] + 0.1 + _draw_heading(figure, layout.heading, width),
         gaps=(gap, max(above[1:], default=0.0) + 0.3 + label_height),
     )  # fmt: skip
     labels = _axis_names(kind, is_aligned=is_aligned)
     if has_symbols:
         labels = _names_of_symbols(labels[0], links)
-    label_axes(figure, *labels)
+    label_axes(figure, *labels, below=below)
     scale.draw_bar(figure)
     return figure
 

@@ -56,6 +56,8 @@ DATE_OFFSETS = ["", "%Y", "%Y", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d %H:%M"]
 seconds."""
 FORMATS = ("png", "svg", "pdf")
 """File name endings that `as_bytes` supports."""
+CAPTION_SIZE, CAPTION_COLOR = 7.0, "#5f5f5f"  # points
+COLUMN_WIDTH = 6.5  # inches, of a column of text into which a figure must fit
 DISTANCES = (4.0, 8.0, 13.0, 19.0, 26.0, 34.0)  # from a point to the edge of its label, in points
 MAX_BARE_DISTANCE = 8.0  # a label at a larger distance has a line to its point
 NUM_DIRECTIONS = 16
@@ -218,10 +220,30 @@ def set_layout(
     )  # fmt: skip
 
 
-def label_axes(figure: Figure, horizontal: str, vertical: str) -> None:
-    """Write a common label for all horizontal axes, and a common label for all vertical axes."""
+def draw_caption(figure: Figure, caption: str, width: float) -> float:
+    """Write a caption in small letters at the bottom of a figure that will have a width in inches,
+    and return the height of the caption in inches.
+
+    The letters have `CAPTION_SIZE` points if the figure is as wide as a column of text. A wider
+    figure, which is made smaller to fit into a column, has letters of up to three times this size.
+    """
+    size = CAPTION_SIZE * float(np.clip(width / COLUMN_WIDTH, 1.0, 3.0))
+    wrapped = wrap_text(caption, width - 0.2, size)
+    figure.text(
+        0.1, 0.05, wrapped, transform=figure.dpi_scale_trans, fontsize=size, color=CAPTION_COLOR,
+        va="bottom",
+    )  # fmt: skip
+    return title_height([wrapped], size)
+
+
+def label_axes(figure: Figure, horizontal: str, vertical: str, *, below: float = 0.0) -> None:
+    """Write a common label for all horizontal axes, and a common label for all vertical axes.
+
+    Args:
+        below: the height of what is below the label of the horizontal axes, in inches.
+    """
     width, height = figure.get_size_inches()
-    figure.supxlabel(horizontal, y=0.07 / height, fontsize=9)
+    figure.supxlabel(horizontal, y=(0.07 + below) / height, fontsize=9)
     figure.supylabel(vertical, x=0.07 / width, fontsize=9)
 
 

@@ -30,6 +30,7 @@ from seqattn.plots import (
     vectors_figure,
 )
 from seqattn.plots.attention import Layout
+from seqattn.plots.captions import weights_caption
 from seqattn.plots.run_pictures import attention_picture
 from seqattn.plots.style import FORMATS
 from seqattn.plots.texts import MAX_LETTERS, shorten_pair, texts_figure
@@ -340,6 +341,40 @@ def test_a_long_output_and_its_target_show_where_they_differ() -> None:
     drawn = [text.get_text() for text in figure.texts]
     assert any(text.endswith("kx") for text in drawn)
     assert any(text.endswith("ky") for text in drawn)
+
+
+def captions(figure: Figure) -> list[Text]:
+    return [text for text in figure.texts if "not an alignment" in text.get_text()]
+
+
+@pytest.mark.parametrize("count", [1, 5, 10])
+def test_each_picture_of_weights_says_what_weights_are_not(count: int) -> None:
+    panels = [np.full((3, 3), 0.3)] * count
+    for kind, signed, words in (
+        ("cross", False, "Weights show where this model read encoder states, which"),
+        ("relative", False, "Weights show where this model read encoder states, which"),
+        ("cross", True, "Strengths show how much this model read its earlier states"),
+        ("encoder_self", False, "Weights show where this layer read states of its own sequence"),
+        ("decoder_self", False, "Weights show where this layer read states of its own sequence"),
+    ):
+        figure = attention_figure(panels, titles=["t"] * count, kind=kind, signed=signed)
+        as_bytes(figure)
+        (caption,) = captions(figure)
+        shown = caption.get_text().replace("\n", " ")
+        assert shown == weights_caption(kind, signed=signed)
+        assert shown.startswith(words)
+        width = figure.get_size_inches()[0]
+        assert float(caption.get_fontsize()) * min(1, 6.5 / width) > 6.999  # as wide as a column
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        for text in (figure._supxlabel, *figure.axes[0].get_xticklabels()):  # type: ignore[attr-defined]
+            assert not caption.get_window_extent(renderer).overlaps(
+                text.get_window_extent(renderer)
+            )
+    for signed in (False, True):
+        ones = np.ones((2, 2))
+        figure = vectors_figure(ones[0], ones, ones, ones[0], ones[0], title="t", signed=signed)
+        (caption,) = captions(figure)
+        assert caption.get_text().replace("\n", " ") == weights_caption(signed=signed)
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(3, 8), (1, 24), (9, 17)])
