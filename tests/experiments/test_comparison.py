@@ -287,7 +287,9 @@ def test_a_folder_of_something_else_is_not_touched(seqattn: Command, tmp_path: P
 
 def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     epochs = list[EpochRecord]()
-    callbacks = Callbacks(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
+    callbacks = Callbacks(
+        epoch=lambda _, record: epochs.append(record), stop=lambda: 15 * (len(epochs) > 20)
+    )
     planned = plan_comparison(config(tmp_path, NAMED))
     with pytest.raises(
         Interrupted, match="outputs/mine; run the same command again to continue"
