@@ -170,7 +170,7 @@ def _draw_vectors(explanation: Explanation, path: Path) -> None:
     figure = vectors_figure(
         vectors.get("query"), vectors["keys"], vectors["values"], vectors["context"],
         vectors["weights"], title=explanation.title, cosines=explanation.cosines,
-        names=explanation.vector_names,
+        signed=explanation.has_strengths, names=explanation.vector_names,
     )  # fmt: skip
     run_pictures.save(figure, path)
     note(f"Drew {path}")

@@ -190,12 +190,14 @@ def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, exampl
     target = picture.path(folder.path, ["attention_film", *maps.name_parts])
     layer, head = maps.layer or 0, maps.head or 0
     if picture.is_gif:
-        run_pictures.save_animation(film, target, layer=layer, head=head)
+        left_out = run_pictures.save_animation(film, target, examples, layer=layer, head=head)
     else:
-        run_pictures.save(
-            run_pictures.attention_history_picture(film, examples, layer=layer, head=head),
-            target,
+        figure, left_out = run_pictures.attention_history_picture(
+            film, examples, layer=layer, head=head
         )
+        run_pictures.save(figure, target)
+    if left_out:
+        note(left_out)
     note(f"Drew {target}")
 
 
@@ -223,5 +225,5 @@ def _draw_maps(
     if lacking := run_pictures.characters_without_font(figure):
         note(f"No installed font has {lacking}; boxes take their place.")
     if left_out:
-        note(f"{left_out} Choose with --layer and --head.")
+        note(left_out)
     note(f"Drew {target}")

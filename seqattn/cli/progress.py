@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqattn.cli.output import note
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 class Display:
     """A display that shows nothing. This class is the base class of all progress displays."""
 
-    def epoch(self, record: EpochRecord) -> None:
+    def epoch(self, folder: Path, record: EpochRecord) -> None:
+        pass
+
+    def ended(self, folder: Path) -> None:
         pass
 
     def message(self, line: str) -> None:
@@ -32,13 +36,20 @@ class Display:
 class LineDisplay(Display):
     """A display that prints the losses at regular intervals of epochs and after the last epoch."""
 
-    def __init__(self, done: int = 0, epochs: int = 0) -> None:
-        self.done, self.epochs = done, epochs
+    def __init__(self, done: int = 0, epochs: int = 0, runs: int = 1) -> None:
+        from seqattn.experiments.progress import RunsInTraining
 
-    def epoch(self, record: EpochRecord) -> None:
+        self.done, self.epochs = done, epochs
+        self.losses = RunsInTraining(runs)
+
+    def epoch(self, folder: Path, record: EpochRecord) -> None:
+        self.losses.epoch(folder, record)
         self.done += 1
         if self.done == self.epochs or self.done % max(1, self.epochs // 10) == 0:
-            note(f"epoch {self.done}/{self.epochs}: {_format_losses(record)}")
+            note(f"epoch {self.done}/{self.epochs}: {self.losses.describe_losses()}")
+
+    def ended(self, folder: Path) -> None:
+        self.losses.ended(folder)
 
     def message(self, line: str) -> None:
         note(line)
@@ -47,17 +58,18 @@ class LineDisplay(Display):
 class BarDisplay(LineDisplay):
     """A progress bar over the epochs of all runs. Errors from a closed terminal are ignored."""
 
-    def __init__(self, name: str, done: int, epochs: int) -> None:
+    def __init__(self, name: str, done: int, epochs: int, runs: int) -> None:
         from tqdm import tqdm
 
-        super().__init__(done, epochs)
+        super().__init__(done, epochs, runs)
         self.bar = tqdm(total=epochs, initial=done, desc=name, unit="epoch", leave=True)
 
-    def epoch(self, record: EpochRecord) -> None:
+    def epoch(self, folder: Path, record: EpochRecord) -> None:
+        self.losses.epoch(folder, record)
         self.done += 1
         with contextlib.suppress(OSError, ValueError):
             if self.done == self.epochs or self.done % max(1, self.epochs // 1000) == 0:
-                self.bar.set_postfix_str(_format_losses(record), refresh=False)
+                self.bar.set_postfix_str(self.losses.describe_losses(), refresh=False)
             self.bar.update()
             if self.done == self.epochs:  # the bar does not show the time for writing the results
                 self.bar.close()
@@ -72,11 +84,6 @@ class BarDisplay(LineDisplay):
     def close(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             self.bar.close()
-
-
-def _format_losses(record: EpochRecord) -> str:
-    losses = f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
-    return losses if record.exact_match is None else f"{losses}, exact {record.exact_match:.1%}"
 
 
 @contextlib.contextmanager
@@ -96,19 +103,24 @@ def show_progress(name: str, quiet: bool, stop_request: StopRequest) -> Iterator
 
     display = Display() if quiet else LineDisplay()
 
-    def begin(done: int, epochs: int) -> None:
+    def begin(done: int, epochs: int, runs: int) -> None:
         nonlocal display
         stop_request.started = True
         if not quiet:
             has_bar = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-            display = BarDisplay(name, done, epochs) if has_bar else LineDisplay(done, epochs)
+            progress = done, epochs, runs
+            display = BarDisplay(name, *progress) if has_bar else LineDisplay(*progress)
 
     def stop() -> int:
         return stop_request.signals[0] if stop_request.signals else 0
 
     try:
         yield Callbacks(
-            begin, lambda record: display.epoch(record), lambda line: display.message(line), stop
+            begin,
+            lambda folder, record: display.epoch(folder, record),
+            lambda folder: display.ended(folder),
+            lambda line: display.message(line),
+            stop,
         )
     finally:
         display.close()

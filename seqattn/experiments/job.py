@@ -31,16 +31,20 @@ class Callbacks:
 
     Attributes:
         begin: function that is called when training starts. Its arguments are the number of
-            finished epochs and the total number of epochs, both summed over the runs.
-        epoch: function that is called with the record of each finished epoch of each run.
+            finished epochs and the total number of epochs, both summed over the runs, and the
+            number of runs.
+        epoch: function that is called with the run folder and the record of each finished epoch of
+            each run.
+        ended: function that is called with the folder of a run when its training has ended.
         message: function that is called with a line for the user.
         stop: function that returns the number of the signal that requests a stop, or 0. Training
             calls this function after each step, between groups of runs, and between pictures. Once
             the result is not 0, it must not become 0 again.
     """
 
-    begin: Callable[[int, int], None] = lambda done, epochs: None
-    epoch: Callable[[EpochRecord], None] = lambda record: None
+    begin: Callable[[int, int, int], None] = lambda done, epochs, runs: None
+    epoch: Callable[[Path, EpochRecord], None] = lambda folder, record: None
+    ended: Callable[[Path], None] = lambda folder: None
     message: Callable[[str], None] = lambda line: None
     stop: Callable[[], int] = lambda: 0
 

@@ -92,7 +92,7 @@ def train_on_cluster(
         if partial:
             callbacks.message(f"Restarting {partial} partially trained runs on the cluster.")
         remaining = sum(config.training.epochs for group in groups for config, _ in group)
-        callbacks.begin(total - remaining, total)
+        callbacks.begin(total - remaining, total, len(configs))
         remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=MAX_RETRIES)
         task = remote(train_on_worker)
         tasks = {}
@@ -267,7 +267,8 @@ def _write_run_folders(
                 atomic_write(path, content)
     for folder, _ in contents:
         for record in folder.read_metrics():
-            callbacks.epoch(record)
+            callbacks.epoch(folder.path, record)
+        callbacks.ended(folder.path)
 
 
 # --- the cluster ----------------------------------------------------------------------------------

@@ -287,6 +287,11 @@ class FolderSession(Session):
             if run not in self.ended_runs and not writer.job.is_trained:
                 writer.folder.log_line(f"gradients: {line}")
 
+    def _end(self, runs: Iterable[TrainingRun]) -> None:
+        for run in runs:
+            self.ended_runs.add(run)
+            self.callbacks.ended(self.writers[run].folder.path)
+
     def stop_requested(self) -> bool:
         if self.background is not None:
             self.background.raise_if_failed()
@@ -332,8 +337,8 @@ class FolderSession(Session):
                     f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
                     f" {record.validation_loss:.6g} {way}, {other}"
                 )
-            self.callbacks.epoch(record)
-        self.ended_runs.update(each.run for each in progress if each.ending)
+            self.callbacks.epoch(self.writers[each.run].folder.path, record)
+        self._end(each.run for each in progress if each.ending)
         self._write(to_save)
         if len(to_save) == len(progress):  # otherwise only ended runs were saved
             self.saved_at = time.monotonic()
@@ -343,7 +348,7 @@ class FolderSession(Session):
                 self.callbacks.message(describe_early_stopping(folder, epoch))
 
     def diverged(self, progress: RunProgress) -> None:
-        self.ended_runs.add(progress.run)
+        self._end([progress.run])
         self._write([progress])
         if self.background is not None:
             self.background.wait()

@@ -221,7 +221,8 @@ def _show_ended_runs(jobs: Sequence[Job], callbacks: Callbacks) -> None:
 
 def _begin_progress(pending: Sequence[Job], callbacks: Callbacks) -> None:
     finished = sum(job.position[0] for job in pending)
-    callbacks.begin(finished, sum(job.config.training.epochs for job in pending))
+    epochs = sum(job.config.training.epochs for job in pending)
+    callbacks.begin(finished, epochs, len(pending))
 
 
 # --- several seeds of one config ------------------------------------------------------------------

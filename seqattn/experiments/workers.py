@@ -208,7 +208,7 @@ def _set_up_worker(
 def _train_task(task: _Task) -> list[tuple[Any, Any]] | None:
     """Train a group, and return the summary and the error of each job; None if a stop signal has
     interrupted the training."""
-    records, sent_at = list[EpochRecord](), time.monotonic()
+    records, sent_at = list[tuple[Path, EpochRecord]](), time.monotonic()
 
     def send_epochs() -> None:
         nonlocal sent_at
@@ -216,14 +216,18 @@ def _train_task(task: _Task) -> list[tuple[Any, Any]] | None:
         records.clear()
         sent_at = time.monotonic()
 
-    def epoch(record: EpochRecord) -> None:
-        records.append(record)
+    def epoch(folder: Path, record: EpochRecord) -> None:
+        records.append((folder, record))
         if time.monotonic() - sent_at > POLL_INTERVAL_SECONDS:
             send_epochs()
 
     def message(line: str) -> None:
         send_epochs()
         _connection.send(("message", line))
+
+    def ended(folder: Path) -> None:
+        send_epochs()
+        _connection.send(("ended", folder))
 
     try:
         send_epochs()  # the worker has started
@@ -235,7 +239,7 @@ def _train_task(task: _Task) -> list[tuple[Any, Any]] | None:
                 data[id(job.data)] = replace(job.data, rule=naive_forecast_of(section))
         group = [replace(job, data=data[id(job.data)]) for job in group]
         trained = train_group(group, task.resources, Callbacks(
-            epoch=epoch, message=message, stop=lambda: int(_stop.value)
+            epoch=epoch, ended=ended, message=message, stop=lambda: int(_stop.value)
         ))  # fmt: skip
         return [(job.summary, job.error) for job in trained]
     except Interrupted:
@@ -301,9 +305,11 @@ class _Worker:
             self.has_started = True
             if kind == "message":
                 callbacks.message(content)
+            elif kind == "ended":
+                callbacks.ended(content)
             else:
-                for record in content:
-                    callbacks.epoch(record)
+                for folder, record in content:
+                    callbacks.epoch(folder, record)
 
     def end(self) -> list[Job]:
         """Wait for the end of the process, and return the jobs with their summaries and errors, or

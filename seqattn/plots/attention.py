@@ -15,13 +15,14 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from seqattn.plots.captions import weights_caption
 from seqattn.plots.style import (
-    BLACK,
     GREY,
-    ORANGE,
     POINTS_PER_INCH,
+    draw_caption,
     grid_shape,
     label_axes,
     panel_grid,
@@ -30,6 +31,7 @@ from seqattn.plots.style import (
     tick_width,
     title_height,
     with_style,
+    wrap_text,
 )
 
 Weights = NDArray[np.floating]
@@ -56,7 +58,7 @@ TARGET_STEPS = "target steps (forecast)"
 TURNED_LETTER = 0.055
 """Height of a letter of a turned symbol below a heatmap, in inches."""
 RELATIVE_STEPS = "source points, counted from the true one (0, outlined)"
-TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
+HEADING_SIZE, TITLE_SIZE, TICK_SIZE = 9.0, 8.5, 7.0  # points
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ def attention_figure(
     alignment, the target steps are counted from 1, so target step t and source point t have the
     same number.
 
+    The caption of the figure says what weights are and what they are not; see `weights_caption`.
+
     Args:
         weights: one array per panel, with the shape (T, S), (S, S) or (T, T); for "relative",
             the shape (T, 2 D + 1) with the distances -D to D.
@@ -141,15 +145,18 @@ def attention_figure(
     titles_width = _draw_row_titles(panels[:: shape[1]], layout.row_titles, ticks, size)
     above = _title_heights(titles, shape[1])
     label_height = TURNED_LETTER * _longest_turned_name(names)
+    left, gap = 0.35 + ticks + titles_width, 0.15 + ticks
+    width = left + shape[1] * size[0] + (shape[1] - 1) * gap + scale.bar_width
+    below = draw_caption(figure, weights_caption(kind, signed=signed), width)
     set_layout(
-        figure, size, shape, left=0.35 + ticks + titles_width, right=scale.bar_width,
-        bottom=0.5 + label_height, top=above[0] + 0.1 + _draw_heading(figure, layout.heading),
-        gaps=(0.15 + ticks, max(above[1:], default=0.0) + 0.3 + label_height),
+        figure, size, shape, left=left, right=scale.bar_width, bottom=0.5 + label_height + below,
+        top=above[0] + 0.1 + _draw_heading(figure, layout.heading, width),
+        gaps=(gap, max(above[1:], default=0.0) + 0.3 + label_height),
     )  # fmt: skip
     labels = _axis_names(kind, is_aligned=is_aligned)
     if has_symbols:
         labels = _names_of_symbols(labels[0], links)
-    label_axes(figure, *labels)
+    label_axes(figure, *labels, below=below)
     scale.draw_bar(figure)
     return figure
 
@@ -225,11 +232,14 @@ def _draw_row_titles(
     return lines * TITLE_SIZE * 1.2 / POINTS_PER_INCH
 
 
-def _draw_heading(figure: Figure, heading: str) -> float:
-    """Write the title of a figure, and return the height of the title in inches."""
-    if heading:
-        figure.suptitle(heading, x=0.02, ha="left", va="top", fontsize=9)
-    return title_height([heading], 9.0) if heading else 0.0
+def _draw_heading(figure: Figure, heading: str, width: float) -> float:
+    """Write the title of a figure that will have a width in inches, and return the height of the
+    title in inches."""
+    if not heading:
+        return 0.0
+    wrapped = wrap_text(heading, 0.92 * width, HEADING_SIZE)
+    figure.suptitle(wrapped, x=0.02, ha="left", va="top", fontsize=HEADING_SIZE)
+    return title_height([wrapped], HEADING_SIZE)
 
 
 def scale_end(largest: float) -> float:
@@ -291,7 +301,10 @@ class _ColorScale:
         width, panels = figure.get_size_inches()[0], figure.subplotpars
         left = 1 - (self.bar_width - 0.15) / width
         bar = figure.add_axes((left, panels.bottom, 0.14 / width, panels.top - panels.bottom))
-        figure.colorbar(ScalarMappable(self.norm, self.colors), cax=bar, label=self.label)
+        ticks = MaxNLocator(5, steps=[1, 2, 5, 10])  # 0.25 would need more space than 0.2
+        figure.colorbar(
+            ScalarMappable(self.norm, self.colors), cax=bar, label=self.label, ticks=ticks
+        )
 
 
 def _draw_heatmap(axes: Axes, weights: Weights, scale: _ColorScale) -> None:
@@ -374,12 +387,12 @@ def _outline_cells(axes: Axes, cells: Sequence[Sequence[int]], rows: int) -> Non
     """Outline cells of a panel with a number of rows. A cell is its row, its column, and 1 for a
     solid or 0 for a dashed line.
 
-    An outline consists of a light line within a dark line, so it is visible on every color. The
-    lines are thinner if there are many rows.
+    An outline consists of a white line on a wider black line, within the cell: one of both has a
+    contrast of at least 4.5 with every color. The lines are thinner if there are many rows.
     """
     line_width = float(np.clip(20 / rows, 0.25, 1.3))
     for row, column, is_solid in cells:
-        for color, width in ((BLACK, 2 * line_width), (ORANGE, line_width)):
-            frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=color, lw=width)
-            frame.set_linestyle("-" if is_solid else (0, (2, 2)))
+        for color, width in (("black", 2.4 * line_width), ("white", line_width)):
+            frame = Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, fill=False, ec=color, lw=width)
+            frame.set_linestyle("-" if is_solid or color == "black" else (0, (3, 3)))
             axes.add_patch(frame)

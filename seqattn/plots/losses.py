@@ -6,6 +6,7 @@ The axis of the losses is logarithmic if a loss is above 0. A logarithmic axis c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +26,13 @@ from seqattn.plots.style import (
     PURPLE,
     SKY,
     VERMILION,
+    set_epoch_ticks,
     set_layout,
     text_width,
     tick_width,
+    title_height,
     with_style,
+    wrap_text,
 )
 from seqattn.runs.array_files import shorten_names
 
@@ -41,6 +45,7 @@ leave too little space for the other losses."""
 NOT_DRAWN = "not on the log scale"
 SQUARED_ERROR = "mean squared error"
 NOISE_FLOOR = "noise floor"
+TITLE_SIZE, LEGEND_SIZE = 9.0, 8.0  # points
 MAX_NAME_LETTERS = 34  # longer names of variants are shortened
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 FINITE_STAND_IN = 1e300  # replaces inf: np.percentile cannot interpolate to inf
@@ -168,17 +173,22 @@ def loss_figure(
         axes.plot([], [], " ", label=f"{name} {loss:.4g}: {NOT_DRAWN}")
     scale = set_loss_scale(axes, losses)
     _set_loss_ticks(axes)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    set_epoch_ticks(axes.xaxis, history.epochs)
     axes.set_xlabel("epoch")
     axes.set_ylabel(f"{loss_name}{', scaled units' if scaled else ''}{scale}")
+    title = wrap_text(title, 6.4, TITLE_SIZE)
     axes.set_title(title, loc="left", color=BLACK)
     axes.grid(axis="y", which="both", color="#e8e8e8", lw=0.6)
     axes.set_axisbelow(True)
     axes.margins(x=0.02)
-    axes.legend(loc="upper right", fontsize=8, framealpha=0.9, frameon=True, edgecolor="none")
+    rows = math.ceil(len(axes.get_legend_handles_labels()[0]) / 2)
+    figure.legend(loc="lower center", fontsize=LEGEND_SIZE, ncols=2, borderaxespad=0.2)
     right = 0.15 + text_width((line for label in labels for line in label.splitlines()), 8)
     left = 0.35 + tick_width(axes.yaxis, 9)
-    set_layout(figure, (6.9 - right, 3.6), (1, 1), left=left, right=right, bottom=0.5, top=0.3)
+    set_layout(
+        figure, (6.9 - right, 3.6), (1, 1), left=left, right=right, bottom=0.55 + 0.18 * rows,
+        top=0.05 + title_height([title], TITLE_SIZE),
+    )  # fmt: skip
     return figure
 
 
@@ -283,13 +293,15 @@ def comparison_figure(
             axes.text(1.01, row, f"{diverged} diverged", transform=axes.get_yaxis_transform(),
                       va="center", fontsize=8)  # fmt: skip
     _draw_vertical_lines(axes, lines, losses)
-    axes.set_yticks(range(len(names)), shorten_names(names, MAX_NAME_LETTERS))
+    labels = shorten_names(names, MAX_NAME_LETTERS)
+    axes.set_yticks(range(len(names)), labels)
     axes.set_ylim(len(names) - 0.5, -0.5)
     scale = set_loss_scale(axes, losses, vertical=False)
     _draw_cut_intervals(axes, intervals)
     _set_log_ticks(axes)
     axes.set_xlabel(f"{loss_name} on the test sequences{unit}{scale}")
-    axes.set_title(title, loc="left")
+    width = figure.get_size_inches()[0] - text_width(labels, TITLE_SIZE) - 0.3
+    axes.set_title(wrap_text(title, width, TITLE_SIZE), loc="left")
     axes.plot([], [], "o", ms=3.6, color=BLACK, alpha=0.55, mew=0, label="a seed")
     has_intervals = any(not np.isnan(low) for _, low, _ in intervals)
     label = "median, 95% interval" if has_intervals else f"median ({no_interval_reason})"
@@ -360,11 +372,13 @@ def band_figure(
         axes.plot(epochs, median, color=color, ls=dashes, lw=1.6, marker=marker, label=label)
     scale = set_loss_scale(axes, losses)
     _set_log_ticks(axes, vertical=True)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    set_epoch_ticks(axes.xaxis, range(1, 1 + max(runs.shape[1] for runs in losses)))
     axes.set_xlabel("epoch")
     axes.set_ylabel(f"{loss_name}{unit}{scale}")
-    axes.set_title(f"{title}; median and quartiles over seeds", loc="left")
-    axes.legend(fontsize=8, ncols=1 + len(names) // 9)
+    title = wrap_text(f"{title}; median and quartiles over seeds", 6.5, TITLE_SIZE)
+    axes.set_title(title, loc="left")
+    columns = int(figure.get_size_inches()[0] / (text_width(labels, LEGEND_SIZE) + 0.6))
+    figure.legend(loc="outside lower center", fontsize=LEGEND_SIZE, ncols=min(4, columns))
     return figure
 
 
@@ -426,7 +440,7 @@ def sweep_figure(
     scale = set_loss_scale(top, [seeds for by_value in losses for seeds in by_value])
     _set_log_ticks(top, vertical=True)
     top.set_ylabel(f"{loss_name}, test\n{f'{unit}{scale}'.removeprefix(',').strip()}")
-    top.set_title(title, loc="left")
+    top.set_title(wrap_text(title, 6.0, TITLE_SIZE), loc="left")
     top.plot([], [], "o", ms=4, color=BLACK, alpha=0.5, mew=0, label="a seed")
     top.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
     if has_accuracies:

@@ -39,7 +39,7 @@ from seqattn.plots.style import (
     title_height,
     with_style,
 )
-from seqattn.runs.array_files import shorten_name
+from seqattn.runs.array_files import shorten_names
 
 Floats = NDArray[np.floating]
 MAX_NUMBERED_POINTS = 8  # of a path
@@ -80,7 +80,7 @@ TITLE_SIZE, TICK_SIZE = 8.5, 7.0  # points
 PANEL_SIDE, ROW_HEIGHT, LONG_PANEL_WIDTH = 2.15, 1.25, 6.5  # inches
 MATCHES_SIDE = 2.6  # inches, of a panel with numbered points or pairs
 MAX_DATE_TICKS = 4
-DATE_SPACE = 0.15  # inches, below an axis of dates, for the part that all dates share
+DATE_SPACE = 0.15  # inches, for a line below an axis, such as the part that all dates share
 MAX_MARKED_POINTS = 60  # the markers of a line with more points would overlap
 MAX_FEATURES, MAX_COLUMNS = 6, 5  # of a figure with one row per feature, one column per sequence
 MAX_LABEL_LETTERS = 20  # longer names of features are shortened
@@ -338,13 +338,15 @@ def _steps_figure(
     """
     all_features = list(dict.fromkeys([*target_features, *features]))
     names = all_features[:MAX_FEATURES]
+    omitted = ""
     if single_feature := len(names) == 1:
         rows, columns = grid_shape(len(examples), 2.5)
     else:
         rows, columns = len(names), min(MAX_COLUMNS, len(examples))
+        omitted = _omissions(len(examples), len(all_features))
         examples = examples[:columns]
     figure, panels = _make_panels((rows, columns), len(names) * len(examples))
-    below = DATE_SPACE * any(example.has_dates for example in examples)
+    below = DATE_SPACE * (any(example.has_dates for example in examples) + bool(omitted))
     titles = list[str]()
     for axes, (name, example) in zip(panels, itertools.product(names, examples), strict=True):
         target, forecast = (
@@ -373,13 +375,19 @@ def _steps_figure(
     if single_feature:
         label_axes(figure, word, with_unit(names[0], units))
         return figure
-    for axes, name in zip(panels[::columns], names, strict=True):
-        axes.set_ylabel(with_unit(name, units, shorten_name(name, MAX_LABEL_LETTERS)), fontsize=9)
+    shown_names = shorten_names(names, MAX_LABEL_LETTERS)
+    for axes, name, shown in zip(panels[::columns], names, shown_names, strict=True):
+        axes.set_ylabel(with_unit(name, units, shown), fontsize=9)
         axes.yaxis.set_label_coords(-(ticks + 0.1) / width, 0.5)
-    omitted = len(all_features) - len(names)
-    more = f" ({omitted} more features are not drawn)" if omitted else ""
-    label_axes(figure, f"{word}{more}", "")
+    label_axes(figure, f"{word}{omitted}", "")
     return figure
+
+
+def _omissions(sequences: int, features: int) -> str:
+    """Return the end of an axis label that says how many sequences and features are not drawn."""
+    pairs = (("sequences", sequences, MAX_COLUMNS), ("features", features, MAX_FEATURES))
+    found = [f"{most} of {count} {noun}" for noun, count, most in pairs if count > most]
+    return f"\nthe first {' and '.join(found)}" if found else ""
 
 
 def _make_panels(shape: tuple[int, int], count: int) -> tuple[Figure, list[Axes]]:

@@ -35,11 +35,12 @@ from seqattn.runs.storage import atomic_write, write_output
 Arrays = Mapping[str, NDArray[Any]]
 EXAMPLES = 10
 MAX_PANELS = 20
+"""With more layers and heads, a picture has one sequence, as a grid of layers and heads."""
 MAX_GRID_PANELS = 144
+"""A grid with more panels has only its first rows."""
 WEIGHT_KEYS = {"cross": "weights", "encoder_self": "encoder_self", "decoder_self": "decoder_self"}
 """The key of the weights in an attention file, by kind of attention."""
 STRIP_EPOCHS = 8  # number of columns in a picture of an attention history
-MAX_STRIP_SEQUENCES = 4
 MAX_FRAMES = 60
 MAX_CHARACTERS = 10  # number of characters without a font that a message shows
 
@@ -303,8 +304,8 @@ def attention_picture(
 ) -> tuple[Figure, str]:
     """Draw heatmaps of the first sequences, with a panel for each selected layer and head.
 
-    If several layers or heads are drawn without a grid, the figure has at most `MAX_PANELS` panels.
-    A grid has at most `MAX_GRID_PANELS` panels.
+    A model with more than `MAX_PANELS` selected layers and heads gets a grid of the first sequence.
+    The heading of the figure says what is left out.
 
     Args:
         attention: the arrays of an attention file, with weights (N, layers, A, T, S).
@@ -313,32 +314,39 @@ def attention_picture(
         kind: "cross", "encoder_self" or "decoder_self".
         layer, head: the index of the layer and the index of the head to draw; None for all layers
             or all heads.
-        as_grid: whether to arrange the panels as a grid, with a row for each layer and a column for
-            each head.
+        as_grid: whether to draw the first sequence as a grid, with a row for each layer and a
+            column for each head.
 
     Returns:
-        The figure, and a sentence that describes the omitted panels; "" if no panels are omitted.
+        The figure, and a sentence that says which sequences or layers are left out; "" if none are.
 
     Raises:
-        UsageError: if the model does not have this kind of attention, this layer or this head, or
-            if a grid has too many panels.
+        UsageError: if the model does not have this kind of attention, this layer or this head.
     """
     _, layers, heads, _, _ = attention[_weight_key(attention, kind)].shape
     rows, columns = (
         len(_selected_indices("--layer", layer, layers)),
         len(_selected_indices("--head", head, heads)),
     )
-    if as_grid and rows * columns > MAX_GRID_PANELS:
-        raise UsageError(
-            f"--grid: {layers} layers of {heads} heads are more than {MAX_GRID_PANELS} panels."
-            " Choose with --layer and --head."
-        )
     available = min(examples, len(attention["weights"]))
-    n, maps, omitted = _panel_budget(available, rows * columns, as_grid)
+    is_grid = as_grid or rows * columns > MAX_PANELS
+    drawn_rows = min(rows, max(1, MAX_GRID_PANELS // columns)) if is_grid else rows
+    maps = drawn_rows * columns
+    n = available
+    if maps > 1:
+        n = min(n, 1 if is_grid else MAX_PANELS // maps)
+    left_out = []
+    if drawn_rows < rows:
+        left_out.append(f"The first {drawn_rows} of {rows} layers. --layer draws another one.")
+    if n < available:
+        left_out.append(
+            f"The first {'sequence' if n == 1 else f'{n} sequences'} of {available}."
+            f" {'--layer and --head draw' if layers > 1 else '--head draws'} all sequences for one"
+            " head."
+        )
     drawn = attention_panels(attention, titles, n, kind=kind, layer=layer, head=head)[: n * maps]
-    layout = Layout(columns=columns if as_grid else None)
-    figure = draw_panels(drawn, attention, layout, kind=kind)
-    return figure, omitted
+    layout = Layout(columns=columns if is_grid else None, heading=" ".join(left_out))
+    return draw_panels(drawn, attention, layout, kind=kind), " ".join(left_out)
 
 
 def draw_panels(
@@ -362,27 +370,6 @@ def draw_panels(
     )  # fmt: skip
 
 
-def _panel_budget(examples: int, maps: int, as_grid: bool) -> tuple[int, int, str]:
-    """Choose the number of sequences to draw, and the number of panels per sequence.
-
-    Args:
-        examples: the number of available sequences.
-        maps: the number of selected layers times the number of selected heads.
-        as_grid: whether the panels form a grid, which omits no layer and no head.
-
-    Returns:
-        The number of sequences, the number of panels per sequence, and a sentence that describes
-        the omitted panels; "" if no panels are omitted.
-    """
-    drawn = maps if as_grid else min(maps, MAX_PANELS)
-    n = min(examples, max(1, MAX_PANELS // drawn)) if drawn > 1 else examples
-    if drawn < maps:
-        return n, drawn, f"Drew {drawn} of {maps} layers and heads of the first sequence."
-    if n < examples:
-        return n, drawn, f"Drew {n} of {examples} sequences, with {drawn} panels each."
-    return n, drawn, ""
-
-
 def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
     """Return a list with the index only. If the index is None, return all indices below `count`.
 
@@ -402,18 +389,20 @@ def _without_padding(rows: NDArray[np.floating]) -> NDArray[np.floating]:
 
 def attention_history_picture(
     history: Arrays, examples: int, *, layer: int = 0, head: int = 0
-) -> Figure:
+) -> tuple[Figure, str]:
     """Draw the attention history, with one row per sequence and one column per drawn epoch.
 
-    The figure has at most `STRIP_EPOCHS` columns, for evenly spaced recorded epochs, and at most
-    `MAX_STRIP_SEQUENCES` rows.
+    The figure has at most `STRIP_EPOCHS` columns, for evenly spaced recorded epochs.
 
     Args:
         history: the arrays of `film.npz`, with weights (epochs, sequences, layers, heads, T, S).
         examples: the maximum number of sequences.
         layer, head: the index of the layer and the index of the head.
+
+    Returns:
+        The figure, and a sentence that says what it leaves out; "" if it shows everything.
     """
-    frames = _history_frames(history, STRIP_EPOCHS, min(examples, MAX_STRIP_SEQUENCES), layer, head)
+    frames = _history_frames(history, STRIP_EPOCHS, examples, layer, head)
     row_titles = [panel.title for panel in frames[0].panels]
     in_rows = [
         replace(panel, title="" if row else frame.epoch)
@@ -421,24 +410,45 @@ def attention_history_picture(
         for frame in frames
         for panel in [frame.panels[row]]
     ]
-    return draw_panels(in_rows, history, Layout(columns=len(frames), row_titles=row_titles))
+    left_out = _left_out_of_history(history, frames)
+    layout = Layout(columns=len(frames), row_titles=row_titles, heading=left_out)
+    return draw_panels(in_rows, history, layout), left_out
 
 
-def save_animation(history: Arrays, path: Path, *, layer: int = 0, head: int = 0) -> None:
-    """Write the attention history of the first sequences as an animated GIF.
+def save_animation(
+    history: Arrays, path: Path, examples: int, *, layer: int = 0, head: int = 0
+) -> str:
+    """Write the attention history of the first sequences as an animated GIF, and return a sentence
+    that says what it leaves out; "" if it shows everything.
 
     Args:
         history: the arrays of `film.npz`, with weights (epochs, sequences, layers, heads, T, S).
         path: the file to write.
+        examples: the maximum number of sequences.
         layer, head: the index of the layer and the index of the head.
     """
-    frames = _history_frames(history, MAX_FRAMES, MAX_STRIP_SEQUENCES, layer, head)
-    largest = float(np.nanmax(np.abs(history["weights"][:, :MAX_STRIP_SEQUENCES, layer, head])))
+    frames = _history_frames(history, MAX_FRAMES, examples, layer, head)
+    largest = float(np.nanmax(np.abs(history["weights"][:, :examples, layer, head])))
     figures = [
         draw_panels(frame.panels, history, Layout(max_weight=largest, heading=frame.epoch))
         for frame in frames
     ]
     write_output(path, as_gif(figures))
+    return _left_out_of_history(history, frames)
+
+
+def _left_out_of_history(history: Arrays, frames: Sequence[_Frame]) -> str:
+    """Return sentences that say which recorded weights the frames do not show."""
+    epochs, sequences, layers, heads, *_ = history["weights"].shape
+    found = []
+    if layers * heads > 1:
+        found.append("One head of one layer. --layer and --head draw another one.")
+    if len(frames) < epochs:
+        found.append(f"{len(frames)} of {epochs} recorded epochs.")
+        found += ["--format gif draws more."] * (len(frames) == STRIP_EPOCHS)
+    if (drawn := len(frames[0].panels)) < sequences:
+        found.append(f"The first {drawn} of {sequences} recorded sequences (--examples).")
+    return " ".join(found)
 
 
 @dataclass(frozen=True)

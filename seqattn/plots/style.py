@@ -26,6 +26,7 @@ from matplotlib.font_manager import FontProperties, findfont, fontManager, get_f
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 Arguments = ParamSpec("Arguments")
@@ -55,6 +56,8 @@ DATE_OFFSETS = ["", "%Y", "%Y", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d %H:%M"]
 seconds."""
 FORMATS = ("png", "svg", "pdf")
 """File name endings that `as_bytes` supports."""
+CAPTION_SIZE, CAPTION_COLOR = 7.0, "#5f5f5f"  # points
+COLUMN_WIDTH = 6.5  # inches, of a column of text into which a figure must fit
 DISTANCES = (4.0, 8.0, 13.0, 19.0, 26.0, 34.0)  # from a point to the edge of its label, in points
 MAX_BARE_DISTANCE = 8.0  # a label at a larger distance has a line to its point
 NUM_DIRECTIONS = 16
@@ -217,10 +220,30 @@ def set_layout(
     )  # fmt: skip
 
 
-def label_axes(figure: Figure, horizontal: str, vertical: str) -> None:
-    """Write a common label for all horizontal axes, and a common label for all vertical axes."""
+def draw_caption(figure: Figure, caption: str, width: float) -> float:
+    """Write a caption in small letters at the bottom of a figure that will have a width in inches,
+    and return the height of the caption in inches.
+
+    The letters have `CAPTION_SIZE` points if the figure is as wide as a column of text. A wider
+    figure, which is made smaller to fit into a column, has letters of up to three times this size.
+    """
+    size = CAPTION_SIZE * float(np.clip(width / COLUMN_WIDTH, 1.0, 3.0))
+    wrapped = wrap_text(caption, width - 0.2, size)
+    figure.text(
+        0.1, 0.05, wrapped, transform=figure.dpi_scale_trans, fontsize=size, color=CAPTION_COLOR,
+        va="bottom",
+    )  # fmt: skip
+    return title_height([wrapped], size)
+
+
+def label_axes(figure: Figure, horizontal: str, vertical: str, *, below: float = 0.0) -> None:
+    """Write a common label for all horizontal axes, and a common label for all vertical axes.
+
+    Args:
+        below: the height of what is below the label of the horizontal axes, in inches.
+    """
     width, height = figure.get_size_inches()
-    figure.supxlabel(horizontal, y=0.07 / height, fontsize=9)
+    figure.supxlabel(horizontal, y=(0.07 + below) / height, fontsize=9)
     figure.supylabel(vertical, x=0.07 / width, fontsize=9)
 
 
@@ -234,6 +257,24 @@ def text_width(texts: Iterable[str], size: float) -> float:
     font = FontProperties(size=size)
     widths = [text_to_path.get_text_width_height_descent(text, font, False)[0] for text in texts]
     return max(widths, default=0.0) / POINTS_PER_INCH
+
+
+def wrap_text(text: str, width: float, size: float) -> str:
+    """Return a text with line breaks between words, so that no line is wider than a width, unless
+    a single word is.
+
+    Args:
+        width: the width in inches.
+        size: the font size in points.
+    """
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width([longer], size) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def tick_width(axis: Axis, size: float) -> float:
@@ -259,6 +300,17 @@ def title_height(titles: Iterable[str], size: float) -> float:
 def tick_positions(count: int, max_ticks: int) -> list[int]:
     """Return at most `max_ticks` evenly spaced indices below `count`, starting at 0."""
     return list(range(0, count, max(1, math.ceil(count / max_ticks))))
+
+
+def set_epoch_ticks(axis: Axis, epochs: Sequence[int]) -> None:
+    """Set the ticks of an axis of epochs: the first and the last epoch, and round numbers between
+    them."""
+    first, last = epochs[0], epochs[-1]
+    locator = MaxNLocator(7, integer=True, steps=[1, 2, 5, 10])
+    between = locator.tick_values(first, last)
+    gap = 0.6 * (between[1] - between[0])
+    inner = [int(tick) for tick in between if first + gap <= tick <= last - gap]
+    axis.set_ticks(sorted({first, *inner, last}))
 
 
 def set_date_ticks(axis: Axis, max_ticks: int) -> None:

@@ -10,12 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from seqattn.plots.captions import weights_caption
 from seqattn.plots.style import (
     BLACK,
     BLUE,
     GREY,
     VERMILION,
     Label,
+    draw_caption,
     place_labels,
     set_layout,
     with_style,
@@ -39,6 +41,7 @@ def vectors_figure(
     *,
     title: str,
     cosines: bool = False,
+    signed: bool = False,
     names: Sequence[str] = (),
 ) -> Figure:
     """Draw an attention step in two panels.
@@ -57,12 +60,15 @@ def vectors_figure(
         weights: (S,), the attention weights.
         cosines: whether a list beside the left panel gives the cosine of the angle between the
             query and each key.
+        signed: whether the weights are the read strengths of fast weights.
         names: the names of the source steps; empty to number them from 1.
     """
     names = names or [str(s + 1) for s in range(len(weights))]
     figure = Figure()
     left, right = figure.subplots(1, 2)
-    margins = {"left": 0.5, "right": LIST_WIDTH, "bottom": 0.4, "top": 0.75}
+    width = 0.5 + 2 * (PANEL_SIDE + LIST_WIDTH) + 0.4
+    below = draw_caption(figure, weights_caption(signed=signed), width)
+    margins = {"left": 0.5, "right": LIST_WIDTH, "bottom": 0.4 + below, "top": 0.75}
     set_layout(figure, (PANEL_SIDE, PANEL_SIDE), (1, 2), gaps=(LIST_WIDTH + 0.4, 0.0), **margins)
     listed = _largest(weights)
     _draw_keys(left, query, keys, listed, names, cosines=cosines)

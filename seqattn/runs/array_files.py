@@ -272,8 +272,8 @@ def sequence_titles(arrays: Mapping[str, NDArray[Any]], split: str = "test") -> 
     ids = ["".join(c if c.isprintable() else "?" for c in str(name)) for name in arrays["ids"]]
     labels = [str(label) for label in arrays["labels"]] or [""] * len(ids)
     return [
-        f"{split} {shorten_name(name, MAX_ID_LETTERS)}" + (f"\n{label}" if label else "")
-        for name, label in zip(ids, labels, strict=True)
+        f"{split} {name}" + (f"\n{label}" if label else "")
+        for name, label in zip(shorten_names(ids, MAX_ID_LETTERS), labels, strict=True)
     ]
 
 
@@ -307,9 +307,9 @@ def shorten_name(name: str, max_letters: int) -> str:
 def shorten_names(names: Sequence[str], max_letters: int) -> list[str]:
     """Shorten names; see `shorten_name`. If two different names would become equal, the maximum
     number of characters of all names is increased until they differ."""
-    longest = max(map(len, names), default=0)
+    longest, different = max(map(len, names), default=0), len(set(names))
     for letters in range(max_letters, longest):
         short = [shorten_name(name, letters) for name in names]
-        if len(set(short)) == len(set(names)):
+        if len(set(short)) == different:
             return short
     return list(names)

@@ -266,7 +266,6 @@ def test_the_verdict_names_the_fitted_baseline(loss: float, words: str) -> None:
         ("recurrent", "constant", 0.5, ["training.teacher_forcing: {schedule: linear, end: 0}"]),
         ("fast_weights", "exponential", 0.9,
          ["training.teacher_forcing: {schedule: linear, end: 0}"]),
-        ("recurrent", "linear", 0.0, ["training.epochs: (more)", "model.hidden_dim: (wider)"]),
         ("transformer", "constant", 1.0, ["model.kind: recurrent", "training.epochs: (more)"]),
     ],
 )  # fmt: skip
@@ -281,6 +280,16 @@ def test_a_remedy_for_exposure_is_one_that_this_run_can_take(
             resolve(None, [f"model.kind={kind}", words.replace(": ", "=", 1)])
     if probability == 0.5 or kind == "transformer":
         assert not exposed.change.startswith("training.teacher_forcing.probability")
+
+
+def test_a_model_that_trains_on_its_own_forecasts_has_no_exposure_bias() -> None:
+    for schedule, probability, state in (("constant", 0.0, "fine"), ("linear", 0.0, "fine"),
+                                         ("linear", 0.1, "found")):  # fmt: skip
+        seen = seen_with(healthy(), loss=0.16, teacher_forcing=(schedule, probability))
+        (finding,) = (each for each in doctor.examine(seen) if each.name == CHECK_NAMES[9])
+        assert finding.state == state
+        assert finding.number.startswith("free running 0.16, 1.60 times the teacher-forced 0.1")
+        assert ("trained on its own forecasts" in finding.number) == (state == "fine")
 
 
 def test_stuck_at_the_end_of_sources_of_several_lengths() -> None:

@@ -15,7 +15,8 @@ import pytest
 from matplotlib.image import imread
 
 from seqattn.config import resolve
-from seqattn.runs import RunFolder
+from seqattn.experiments.progress import RunsInTraining
+from seqattn.runs import EpochRecord, RunFolder
 from seqattn.runs.storage import read_arrays
 from tests.cli.small import SETS, rows, small_config
 from tests.conftest import Ended, fresh_process, tree
@@ -155,6 +156,36 @@ def test_an_existing_run_is_refused_resumed_or_replaced(seqattn: Command, tmp_pa
     assert seqattn(*words, "--overwrite", "-q", "--set", "seed=5").code == 0
     assert resolve(folder / "config.yaml").config.seed == 5
     assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_the_progress_of_many_runs_says_of_how_many_its_losses_are(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    words = ["train", small_config(tmp_path), *SETS, "--plots", "none", "--seeds", "3"]
+    done = seqattn(*words)
+    (last,) = (line for line in done.err.splitlines() if line.startswith("epoch 9/9"))
+    losses = sorted(
+        RunFolder(tmp_path / f"outputs/mine/seed-{seed}").read_metrics()[-1].validation_loss
+        for seed in (23, 24, 25)
+    )
+    low, middle, high = (f"{loss:.4f}" for loss in losses)
+    expected = f"3 of 3 runs training, median validation {middle} ({low} to {high})"
+    assert last == f"epoch 9/9: {expected}"
+
+
+def test_runs_that_have_ended_are_left_out_of_the_progress() -> None:
+    runs = RunsInTraining(3)
+    paths = [Path(name) for name in "abc"]
+    for path, loss in zip(paths, (0.5, 0.25, 0.125), strict=True):
+        runs.epoch(path, EpochRecord(1, 1.0, loss, 1.0, 0.1, 1.0, 0.1, exact_match=loss))
+    assert runs.describe_losses() == (
+        "3 of 3 runs training, median validation 0.2500 (0.1250 to 0.5000), exact 25.0%"
+    )
+    runs.ended(paths[0])
+    runs.ended(paths[1])
+    assert runs.describe_losses() == (
+        "1 of 3 runs training, training 1.0000, validation 0.1250, exact 12.5%"
+    )
 
 
 def test_a_resume_leaves_nothing_of_before(seqattn: Command, tmp_path: Path) -> None:

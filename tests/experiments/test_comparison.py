@@ -287,7 +287,9 @@ def test_a_folder_of_something_else_is_not_touched(seqattn: Command, tmp_path: P
 
 def test_a_stopped_comparison_says_how_to_go_on(tmp_path: Path) -> None:
     epochs = list[EpochRecord]()
-    callbacks = Callbacks(epoch=epochs.append, stop=lambda: 15 * (len(epochs) > 20))
+    callbacks = Callbacks(
+        epoch=lambda _, record: epochs.append(record), stop=lambda: 15 * (len(epochs) > 20)
+    )
     planned = plan_comparison(config(tmp_path, NAMED))
     with pytest.raises(
         Interrupted, match="outputs/mine; run the same command again to continue"
@@ -411,7 +413,7 @@ def test_weights_are_aligned_if_the_true_steps_differ(tmp_path: Path) -> None:
     (axes, _) = figure.axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["-2", "-1", "0", "+1", "+2"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Step 1", "Step 2"]
-    assert {patch.get_x() for patch in axes.patches} == {1.5}  # type: ignore[attr-defined]
+    assert {patch.get_x() for patch in axes.patches} == {1.55}  # type: ignore[attr-defined]
     assert figure.get_supxlabel() == "source points, counted from the true one (0, outlined)"
 
 

@@ -99,7 +99,9 @@ def test_what_an_ended_row_holds_reaches_no_other() -> None:
 
 def epochs_of(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[Any]]:
     epochs, messages = list[int](), list[str]()
-    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=messages.append)
+    callbacks = Callbacks(
+        epoch=lambda _, record: epochs.append(record.epoch), message=messages.append
+    )
     return epochs, messages, train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
 
 

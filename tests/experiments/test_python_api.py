@@ -420,7 +420,7 @@ def test_a_bar_is_shown_in_a_terminal_only(tmp_path: Path, monkeypatch: pytest.M
     terminal = as_terminal(monkeypatch)
     seqattn.train(CONFIG, output_dir=tmp_path, name="a")
     assert "2/2" in terminal.getvalue()
-    assert "validation loss" in terminal.getvalue()
+    assert ", validation " in terminal.getvalue()
     shown = len(terminal.getvalue())
     seqattn.train(CONFIG, output_dir=tmp_path, name="b", progress=False)
     assert len(terminal.getvalue()) == shown
@@ -429,3 +429,4 @@ def test_a_bar_is_shown_in_a_terminal_only(tmp_path: Path, monkeypatch: pytest.M
     assert len(terminal.getvalue()) == shown
     seqattn.train_seeds(CONFIG, 2, output_dir=tmp_path, name="d", progress=True)
     assert "4/4" in terminal.getvalue()[shown:]
+    assert "2 of 2 runs training, median validation " in terminal.getvalue()[shown:]

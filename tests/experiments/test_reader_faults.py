@@ -52,7 +52,7 @@ def test_training_restores_the_number_of_threads(fails: bool, tmp_path: Path) ->
         if fails:
             raise RuntimeError("no message")
 
-    callbacks = Callbacks(message=message, epoch=lambda record: message(""))
+    callbacks = Callbacks(message=message, epoch=lambda *_: message(""))
     try:
         torch.set_num_threads(3)
         with pytest.raises(RuntimeError) if fails else contextlib.nullcontext():

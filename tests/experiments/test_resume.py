@@ -40,7 +40,9 @@ def stopped(runs: Runs, steps: int) -> None:
 def resumed(runs: Runs, **more: Any) -> tuple[list[int], list[str], list[experiments.Job]]:
     """The epochs that were trained, what was said, and what came of it."""
     epochs, messages = list[int](), list[str]()
-    callbacks = Callbacks(epoch=lambda record: epochs.append(record.epoch), message=messages.append)
+    callbacks = Callbacks(
+        epoch=lambda _, record: epochs.append(record.epoch), message=messages.append
+    )
     jobs = train_many(runs, threads=1, resume=True, callbacks=callbacks, **more)
     return epochs, messages, jobs
 
@@ -83,7 +85,7 @@ def test_what_was_trained_before_another_began_is_not_trained_again(tmp_path: Pa
 def test_a_folder_that_is_removed_is_not_made_again(seeds: int, tmp_path: Path) -> None:
     """Another process removes the run, with its checkpoints, while it is trained."""
 
-    def remove(record: EpochRecord) -> None:
+    def remove(_: Path, record: EpochRecord) -> None:
         if record.epoch == 2 and (tmp_path / "s").exists():
             (tmp_path / "s").rename(tmp_path / "removed")  # at once, while another thread writes
             shutil.rmtree(tmp_path / "removed", ignore_errors=True)

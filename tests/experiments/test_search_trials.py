@@ -56,7 +56,7 @@ class Trainer:
     ) -> tuple[RunFolder, dict[str, Any]]:
         self.configs.append(config)
         loss = self.loss(config)
-        callbacks.epoch(EpochRecord(1, loss, loss, loss, 0.1, 0.5, 0.0))
+        callbacks.epoch(output_dir, EpochRecord(1, loss, loss, loss, 0.1, 0.5, 0.0))
         folder = RunFolder(output_dir / config.name)
         folder.path.mkdir()
         return folder, {"epochs": 1, "validation_loss": loss}

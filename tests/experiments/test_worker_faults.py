@@ -55,7 +55,7 @@ def test_a_killed_worker_is_named_and_the_others_are_saved(whole: Runs, tmp_path
     parted = runs(tmp_path)
     killed = list[int]()
 
-    def kill_one(_: Any) -> None:
+    def kill_one(*_: Any) -> None:
         children = multiprocessing.active_children()
         if not killed and len(children) > 1:
             pid = children[0].pid
@@ -126,7 +126,7 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
 def test_an_interrupt_in_python_saves_and_is_logged(tmp_path: Path) -> None:
     parted = slow(runs(tmp_path, variants=SCORES[:2], seeds=1))
 
-    def interrupt(_: Any) -> None:
+    def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

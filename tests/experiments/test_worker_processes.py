@@ -36,14 +36,18 @@ def test_the_files_are_those_of_one_process(whole: Runs, tmp_path: Path) -> None
     parted, records, begun = runs(tmp_path), [], []
     pids = set[int]()
 
-    def epoch(record: Any) -> None:
+    ended = list[Path]()
+
+    def epoch(_: Path, record: Any) -> None:
         records.append(record)
         pids.update(child.pid for child in multiprocessing.active_children() if child.pid)
 
-    jobs = train(parted, 2, callbacks=Callbacks(begin=lambda *of: begun.append(of), epoch=epoch))
+    callbacks = Callbacks(begin=lambda *of: begun.append(of), epoch=epoch, ended=ended.append)
+    jobs = train(parted, 2, callbacks=callbacks)
     assert difference(whole, parted) is None
     assert [job.summary["seed"] for job in jobs] == [0, 1] * 3
-    assert begun == [(0, 30)]
+    assert begun == [(0, 30, 6)]
+    assert sorted(ended) == sorted(folder.path for _, folder in parted)
     assert sorted(record.epoch for record in records) == [k for k in range(1, 6) for _ in range(6)]
     assert len(pids) > 1, "this process trained alone"
     log = (parted[0][1].path / "train.log").read_text()
@@ -82,7 +86,7 @@ def test_only_groups_that_fit_into_memory_together_run_at_the_same_time(
     monkeypatch.setattr(workers, "physical_memory", lambda: 2)
     most = 0
 
-    def count(_: Any) -> None:
+    def count(*_: Any) -> None:
         nonlocal most
         most = max(most, len(multiprocessing.active_children()))
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.text import Annotation, Text
@@ -29,7 +30,10 @@ from seqattn.plots import (
     vectors_figure,
 )
 from seqattn.plots.attention import Layout
+from seqattn.plots.captions import weights_caption
+from seqattn.plots.run_pictures import attention_picture
 from seqattn.plots.style import FORMATS
+from seqattn.plots.texts import MAX_LETTERS, shorten_pair, texts_figure
 from seqattn.runs.array_files import sequence_titles, shorten_name
 
 WEIGHTS = np.array([[0.9, 0.1, np.nan], [0.25, 0.75, np.nan]])
@@ -44,6 +48,15 @@ def ticks(axes: Axes) -> tuple[list[str], list[str]]:
         [label.get_text() for label in axes.get_xticklabels()],
         [label.get_text() for label in axes.get_yticklabels()],
     )
+
+
+def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    """Return the contrast of two colors by WCAG 2.2."""
+    levels = []
+    for color in (one, other):
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]]
+        levels.append(float(np.dot([0.2126, 0.7152, 0.0722], linear)))
+    return (max(levels) + 0.05) / (min(levels) + 0.05)
 
 
 def test_a_heatmap_prints_its_weights_and_leaves_padding_blank() -> None:
@@ -76,24 +89,33 @@ def test_rows_and_columns_of_an_alignment_are_both_counted_from_1() -> None:
 
 def test_a_number_can_be_read_on_its_cell() -> None:
     """WCAG contrast of text and cell, at least 4.5 for the normal text of every weight."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_rgb
-
-    def luminance(color: tuple[float, ...]) -> float:
-        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]]
-        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
-
-    levels = np.linspace(0, 1, 21)
-    figure = attention_figure([levels[None, :10], levels[None, 10:]], titles=["", ""])
+    levels = np.linspace(-1, 1, 41)
     seen = 0
-    for axes in figure.axes[:2]:
-        for text in axes.texts:
-            cell = luminance(colormaps["viridis"](float(text.get_text())))
-            ink = luminance(to_rgb(text.get_color()))
-            contrast = (max(cell, ink) + 0.05) / (min(cell, ink) + 0.05)
-            assert contrast > 4.5, text.get_text()
-            seen += 1
-    assert seen == 21
+    for signed, shown in ((False, levels[20:]), (True, levels)):
+        rows = [shown[None, start : start + 11] for start in range(0, len(shown), 11)]
+        figure = attention_figure(rows, titles=[""] * len(rows), signed=signed)
+        for axes, row in zip(figure.axes, rows, strict=False):
+            cells = axes.images[0].to_rgba(row)[0]
+            for text, cell in zip(axes.texts, cells, strict=True):
+                assert contrast(tuple(cell), to_rgb(text.get_color())) > 4.5, text.get_text()
+                seen += 1
+    assert seen == 21 + 41
+
+
+def test_an_outline_can_be_seen_on_every_cell() -> None:
+    """The brightest cells of a good model are the ones with outlines."""
+    links = [np.array([[0, 0, 1], [1, 1, 0]])]
+    for signed in (False, True):
+        figure = attention_figure([np.eye(2)], titles=[""], links=links, signed=signed)
+        patches = figure.axes[0].patches
+        assert len(patches) == 4
+        for weight in np.linspace(-1 if signed else 0, 1, 41):
+            cell = tuple(figure.axes[0].images[0].to_rgba(np.array([[weight]]))[0, 0])
+            for dark, light in (patches[:2], patches[2:]):
+                tones = (to_rgb(each.get_edgecolor()) for each in (dark, light))
+                assert max(contrast(cell, tone) for tone in tones) > 4.5
+                assert dark.get_linewidth() > 2 * light.get_linewidth()
+        assert [each.get_linestyle() == "-" for each in patches] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(("T", "S"), [(1, 1), (2, 64), (64, 2), (64, 64), (13, 11)])
@@ -130,6 +152,39 @@ def test_the_loss_curve_shows_what_a_loss_is_read_against() -> None:
     assert axes.get_yscale() == "log"
     levels = [line.get_ydata()[0] for line in axes.lines[4:]]  # type: ignore[index]
     assert levels == [0.01, 0.02]
+
+
+def test_a_legend_covers_no_curve() -> None:
+    rising = LossHistory([1, 2, 3], [1.0, 2.0, 3.0], [1.1, 2.1, 3.1], [1.2, 2.2, 3.2])
+    for figure in (
+        loss_figure(rising, best_epoch=1, noise_floor=0.0, baseline=("rule", 2.0), title="t"),
+        band_figure([f"variant {k}" for k in range(9)], [np.ones((2, 3))] * 9, title="t"),
+        band_figure([f"{k}" + "W" * 33 for k in range(9)], [np.ones((2, 3))] * 9, title="t"),
+    ):
+        as_bytes(figure)
+        (legend,) = figure.legends
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        assert not legend.get_window_extent(renderer).overlaps(
+            figure.axes[0].get_tightbbox(renderer)
+        )
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [(1, [1]), (2, [1, 2]), (4, [1, 2, 3, 4]), (100, [1, 20, 40, 60, 80, 100]),
+     (97, [1, 20, 40, 60, 80, 97]), (1003, [1, 200, 400, 600, 800, 1003])],
+)  # fmt: skip
+def test_the_first_and_the_last_epoch_are_ticks(epochs: int, expected: list[int]) -> None:
+    losses = list(np.linspace(1, 0.1, epochs))
+    history = LossHistory(list(range(1, epochs + 1)), losses, losses, losses)
+    for figure in (
+        loss_figure(history, best_epoch=1, noise_floor=None, baseline=None, title="t"),
+        band_figure(["a", "b"], [np.array([losses])] * 2, title="t"),
+    ):
+        as_bytes(figure)
+        axis = figure.axes[0].xaxis
+        assert list(axis.get_ticklocs()) == expected
+        assert [label.get_text() for label in axis.get_ticklabels()] == [str(k) for k in expected]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.61, 0.89), (0.03, 0.04), (0.5, 1.2), (1e-4, 3.0)])
@@ -227,7 +282,7 @@ def test_each_feature_of_a_series_has_a_scale_and_an_error_of_its_own() -> None:
         "test 4\nMSE 1.0000", "MSE 4.0000", "MSE 9.0000", "MSE 16.0000",
     ]  # fmt: skip
     assert [axes.get_ylim()[0] > 900 for axes in shown[:, 0]] == [False, False, True, True]
-    assert figure.get_supxlabel() == "step"
+    assert figure.get_supxlabel() == "step\nthe first 5 of 7 sequences"
 
 
 def test_scaled_runs_have_errors_in_the_units_of_the_data() -> None:
@@ -251,7 +306,90 @@ def test_features_that_are_not_drawn_are_counted() -> None:
         target_features=["f7"],
     )  # fmt: skip
     assert [axes.get_ylabel() for axes in figure.axes] == ["f7", "f0", "f1", "f2", "f3", "f4"]
-    assert figure.get_supxlabel() == "step (2 more features are not drawn)"
+    assert figure.get_supxlabel() == "step\nthe first 6 of 8 features"
+    arrays = [[np.zeros((n, 2))] * 7 for n in (5, 2, 2)]
+    names = ["a", "b"]
+    figure = paths_figure(*arrays, titles=["t"] * 7, features=names)
+    assert figure.get_supxlabel().endswith("the first 5 of 7 sequences")
+
+
+def test_features_whose_names_differ_in_the_middle_have_different_labels() -> None:
+    names = [f"temperature_of_room_{k}_in_the_northern_building" for k in (1, 2, 3)]
+    arrays = [[np.zeros((n, 3))] for n in (5, 2, 2)]
+    labels = [
+        axes.get_ylabel() for axes in paths_figure(*arrays, titles=["t"], features=names).axes
+    ]
+    assert len(set(labels)) == 3
+    ids = np.array([f"measured-in-room-{k}-in-the-morning" for k in (1, 2, 3)])
+    assert len(set(sequence_titles({"ids": ids, "labels": np.array([], str)}))) == 3
+
+
+def test_a_long_output_and_its_target_show_where_they_differ() -> None:
+    for first in (3, 60, 95, 140, 198):
+        target = "".join(chr(97 + k % 26) for k in range(200))
+        output = target[:first] + "#" + target[first + 1 :]
+        shown = shorten_pair(output, target)
+        assert [len(text) for text in shown] == [MAX_LETTERS, MAX_LETTERS]
+        place = shown[0].index("#")
+        assert shown[1][place] == target[first]
+        assert shown[0][place - 3 : place] == target[first - 3 : first]
+    assert shorten_pair("a", "a" * 200) == ("a", "a" * 69 + "…")
+    equal = shorten_pair("ab" * 50, "ab" * 50)
+    assert len(equal[0]) == MAX_LETTERS
+    assert equal[0].endswith("ab")
+    figure = texts_figure(["s"], ["ok" * 50 + "x"], ["ok" * 50 + "y"], ["t"])
+    drawn = [text.get_text() for text in figure.texts]
+    assert any(text.endswith("kx") for text in drawn)
+    assert any(text.endswith("ky") for text in drawn)
+
+
+def captions(figure: Figure) -> list[Text]:
+    return [text for text in figure.texts if "not an alignment" in text.get_text()]
+
+
+@pytest.mark.parametrize("count", [1, 5, 10])
+def test_each_picture_of_weights_says_what_weights_are_not(count: int) -> None:
+    panels = [np.full((3, 3), 0.3)] * count
+    for kind, signed, words in (
+        ("cross", False, "Weights show where this model read encoder states, which"),
+        ("relative", False, "Weights show where this model read encoder states, which"),
+        ("cross", True, "Strengths show how much this model read its earlier states"),
+        ("encoder_self", False, "Weights show where this layer read states of its own sequence"),
+        ("decoder_self", False, "Weights show where this layer read states of its own sequence"),
+    ):
+        figure = attention_figure(panels, titles=["t"] * count, kind=kind, signed=signed)
+        as_bytes(figure)
+        (caption,) = captions(figure)
+        shown = caption.get_text().replace("\n", " ")
+        assert shown == weights_caption(kind, signed=signed)
+        assert shown.startswith(words)
+        width = figure.get_size_inches()[0]
+        assert float(caption.get_fontsize()) * min(1, 6.5 / width) > 6.999  # as wide as a column
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        for text in (figure._supxlabel, *figure.axes[0].get_xticklabels()):  # type: ignore[attr-defined]
+            assert not caption.get_window_extent(renderer).overlaps(
+                text.get_window_extent(renderer)
+            )
+    for signed in (False, True):
+        ones = np.ones((2, 2))
+        figure = vectors_figure(ones[0], ones, ones, ones[0], ones[0], title="t", signed=signed)
+        (caption,) = captions(figure)
+        assert caption.get_text().replace("\n", " ") == weights_caption(signed=signed)
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(3, 8), (1, 24), (9, 17)])
+def test_all_heads_are_drawn_or_the_picture_says_which_are_not(layers: int, heads: int) -> None:
+    weights = np.full((5, layers, heads, 2, 3), 1 / 3)
+    arrays = {"weights": weights, "meaning": np.array("distribution"),
+              "source_lengths": np.full(5, 3), "target_lengths": np.full(5, 2)}  # fmt: skip
+    figure, left_out = attention_picture(arrays, ["t"] * 5, 5)
+    drawn_layers = min(layers, 144 // heads)
+    assert len([axes for axes in figure.axes if axes.images]) == drawn_layers * heads
+    assert figure.get_suptitle().replace("\n", " ") == left_out
+    assert "The first sequence of 5." in left_out
+    assert ("The first 8 of 9 layers. --layer draws another one." in left_out) == (layers == 9)
+    figure, left_out = attention_picture(arrays, ["t"] * 5, 5, layer=0, head=0)
+    assert left_out == figure.get_suptitle() == ""
 
 
 def days(first: str, count: int) -> NDArray[Any]:
@@ -486,6 +624,17 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
             [np.full((2, 2), 0.5)] * 6, titles=["one", "two", "three", "", "", ""],
             layout=Layout(columns=3, row_titles=["sequence\nlabel"] * 2, heading="a heading"),
         ),
+        "a long heading": lambda: attention_figure(
+            [np.full((2, 2), 0.5)], titles=["one"], layout=Layout(heading="a heading " * 20)
+        ),
+        "loss of a long name": lambda: loss_figure(
+            LossHistory([1, 2], [0.2, 0.1], [0.2, 0.1], [0.2, 0.1]), best_epoch=2,
+            noise_floor=None, baseline=None, title="word " * 40,
+        ),
+        "band of a long name": lambda: band_figure(
+            ["a"], [np.ones((2, 3))], title="word " * 40
+        ),
+        "many features": lambda: paths(6, tuple(f"feature {k}" for k in range(8)), 1.0),
         "strengths": strengths,
         "vectors": lambda: vectors_figure(
             np.ones(5), numbers.normal(size=(9, 5)), numbers.normal(size=(9, 5)), np.ones(5),

@@ -200,7 +200,7 @@ def test_a_film_of_strengths_has_a_scale_for_both_signs(
     monkeypatch.setattr(run_pictures, "attention_figure", noted)
     film = {**read_arrays(run.film), "meaning": np.array("strength")}
     film["weights"] = np.where(np.isfinite(film["weights"]), -5.0, np.nan)
-    run_pictures.save_animation(film, tmp_path / "f.gif")
+    run_pictures.save_animation(film, tmp_path / "f.gif", 4)
     assert set(asked) == {5.0}
 
 
@@ -208,7 +208,13 @@ def test_a_film_names_each_epoch_and_each_sequence_once(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     film = read_arrays(run.film)
-    panels = np.array(run_pictures.attention_history_picture(film, 2).axes[:-1]).reshape(2, 3)
+    figure, left_out = run_pictures.attention_history_picture(film, 2)
+    assert figure.get_suptitle().replace("\n", " ") == left_out
+    assert left_out == (
+        "One head of one layer. --layer and --head draw another one."
+        " The first 2 of 8 recorded sequences (--examples)."
+    )
+    panels = np.array(figure.axes[:-1]).reshape(2, 3)
     assert [axes.get_title() for axes in panels[0]] == [
         "before training", "after epoch 2", "after epoch 4",
     ]  # fmt: skip
@@ -217,7 +223,7 @@ def test_a_film_names_each_epoch_and_each_sequence_once(
     assert names == ["validation 0", "validation 1"]
     frames = list[Figure]()
     monkeypatch.setattr(run_pictures, "as_gif", lambda drawn: frames.extend(drawn) or b"")
-    run_pictures.save_animation(film, tmp_path / "f.gif")
+    run_pictures.save_animation(film, tmp_path / "f.gif", 4)
     assert [frame.get_suptitle() for frame in frames] == [
         "before training", "after epoch 2", "after epoch 4",
     ]  # fmt: skip
@@ -422,7 +428,7 @@ def test_forecasts_of_a_file_with_dates_are_drawn_over_dates(
     panels = np.array(figures[0].axes).reshape(2, 5)
     assert [axes.get_ylabel() for axes in panels[:, 0]] == ["temp", "humidity"]
     assert list(panels[0, 1].lines[0].get_xdata()) == list(days + 1)
-    assert figures[0].get_supxlabel() == "time"
+    assert figures[0].get_supxlabel() == "time\nthe first 5 of 10 sequences"
 
 
 def test_a_generated_task_records_its_name_and_alignment(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from seqattn.cli import app
 from seqattn.config import json_schema
 from seqattn.config.keys import render_manual
 from seqattn.config.shipped_configs import shipped_configs
+from seqattn.plots.captions import WEIGHTS_CAPTION
 from seqattn.runs import METRICS, RunFolder
 from tests.conftest import ROOT, Ended
 from tests.plugins.conftest import forget_plugins
@@ -190,6 +191,21 @@ def test_no_page_has_commands_that_are_not_run() -> None:
         if page not in ORDER and page not in BY_OTHER_TESTS:
             found = [words for words in typed(page) if words[0] in ("seqattn", "torchrun")]
             assert not found, f"{page.name}: {found}; add the page to ORDER"
+
+
+def test_the_pages_say_below_each_picture_of_weights_what_weights_are_not() -> None:
+    with_weights = {"attention", "film", "vectors", "report"}
+    without = {"scores", "scale", "cost", "bottleneck", "predictions"}
+    found = set()
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = page.read_text()
+        for picture in re.finditer(r"!\[[^]]*\]\(\S*?(\w+)\.png\)\n", text):
+            found.add(picture[1])
+            caption = " ".join(text[picture.end() :].strip().split("\n\n")[0].split())
+            if picture[1] in with_weights:
+                assert WEIGHTS_CAPTION in caption, f"{page.name}: {picture[1]}"
+    assert found - with_weights <= without
+    assert with_weights <= found
 
 
 def test_what_the_pages_say_to_make_is_in_the_makefile() -> None:

@@ -38,6 +38,7 @@ class Explanation(Record):
             (V,), weights (S,).
         vector_names: the names of the S keys; empty if they have none.
         cosines: whether the score is a dot product or a cosine of query and key.
+        has_strengths: whether the weights are the read strengths of fast weights.
     """
 
     title: str
@@ -48,6 +49,7 @@ class Explanation(Record):
     vectors: dict[str, Array] = field(default_factory=dict)
     vector_names: Sequence[str] = ()
     cosines: bool = False
+    has_strengths: bool = False
 
     def add_context(self, weights: Array, values: Array) -> Array:
         """Add the weighted values and the context, and return the context.

@@ -38,6 +38,7 @@ from seqattn.experiments.api.arguments import (
 from seqattn.experiments.api.comparison import Comparison, Seeds, absolute_result
 from seqattn.experiments.api.run import Run
 from seqattn.experiments.compare import run_comparison
+from seqattn.experiments.progress import RunsInTraining
 from seqattn.experiments.workers import MAX_WORKERS
 from seqattn.runs import EpochRecord, RunFolder, check_folder_available, check_run_exists
 
@@ -328,21 +329,24 @@ def show_bar(name: str, progress: bool | None) -> Iterator[Callbacks]:
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
     bar: Any = None
+    losses = RunsInTraining()
 
-    def begin(done: int, epochs: int) -> None:
+    def begin(done: int, epochs: int, runs: int) -> None:
         nonlocal bar
+        losses.total = runs
         bar = tqdm(total=epochs, initial=done, desc=name, unit="epoch")
 
-    def epoch(record: EpochRecord) -> None:
+    def epoch(folder: Path, record: EpochRecord) -> None:
+        losses.epoch(folder, record)
         if bar is not None:
-            bar.set_postfix_str(f"validation loss {record.validation_loss:.4f}", refresh=False)
+            bar.set_postfix_str(losses.describe_losses(), refresh=False)
             bar.update()
 
     def message(line: str) -> None:
         tqdm.write(line, file=sys.stderr)
 
     try:
-        yield Callbacks(begin, epoch, message)
+        yield Callbacks(begin, epoch, losses.ended, message)
     finally:
         if bar is not None:
             bar.close()

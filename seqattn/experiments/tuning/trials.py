@@ -369,7 +369,7 @@ class TrialLoop:
         """Run trials until `count` trials have ended, or until all combinations have been tried."""
         finished, epochs = count_trials(self.study, self.search), self.search.epochs
         total = max(int(min(count, self.search.size)), finished)
-        self.callbacks.begin(finished * epochs, total * epochs)
+        self.callbacks.begin(finished * epochs, total * epochs, total)
         while count_trials(self.study, self.search) < count:
             if number := self.callbacks.stop():
                 raise Interrupted(number, f"{self.path}: run the same command again to continue.")
@@ -420,18 +420,21 @@ class TrialLoop:
         config = self.search.config(values)
         self.study.pruner = build_pruner(config.training, varies_epochs=self.search.varies_epochs)
 
-        def report_epoch(record: EpochRecord) -> None:
-            self.callbacks.epoch(record)
+        def report_epoch(folder: Path, record: EpochRecord) -> None:
+            self.callbacks.epoch(folder, record)
             trial.report(record.validation_loss, record.epoch)
             if trial.should_prune():
                 self.message(f"{name}: pruned after epoch {record.epoch}, at"
                              f" {record.validation_loss:.4g}")  # fmt: skip
+                self.callbacks.ended(folder)
                 raise optuna.TrialPruned
 
+        callbacks = Callbacks(
+            epoch=report_epoch, ended=self.callbacks.ended, stop=self.callbacks.stop
+        )
         _, summary = train_one(
             config.model_copy(update={"name": name}), self.path,
-            device=self.device, threads=self.threads, plots=False,
-            callbacks=Callbacks(epoch=report_epoch, stop=self.callbacks.stop),
+            device=self.device, threads=self.threads, plots=False, callbacks=callbacks,
         )  # fmt: skip
         return float(summary["validation_loss"])
 
