@@ -75,6 +75,12 @@ def check_fit(config: Config, data: Splits) -> None:
             f"training.monitor: {monitor} is a measure of symbols, but the targets of these data"
             " are vectors. Set training.monitor=loss."
         )
+    longest = max(data.train.source_steps, data.train.target_steps)
+    if config.training.sequences_per_batch(longest) == 0:
+        raise ConfigError(
+            f"training.batch_size: {config.training.batch_size} tokens are fewer than the longest"
+            f" sequence of the training part has, {longest}. Increase training.batch_size."
+        )
     spaces = data.train.source_space, data.train.target_space
     has_symbols = any(space.symbols for space in spaces)
     if getattr(config.model, "embedding", None) is not None and not has_symbols:

@@ -211,7 +211,7 @@ def finish_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: 
     """Validate the active runs, record the epoch, and keep the best weights."""
     trained = state.active_rows
     free_running, teacher_forced, outputs = validate(
-        learner.loss_fn, learner.validation, learner.config.batch_size, learner.processes,
+        learner.loss_fn, learner.validation, learner.loader.size, learner.processes,
         counted=learner.params.model,
     )  # fmt: skip
     state.update_seconds()
