@@ -76,6 +76,8 @@ class BarDisplay(LineDisplay):
 
 def _format_losses(record: EpochRecord) -> str:
     losses = f"training {record.train_loss:.4f}, validation {record.validation_loss:.4f}"
+    if record.bleu is not None:
+        return f"{losses}, BLEU {record.bleu:.2f}"
     return losses if record.exact_match is None else f"{losses}, exact {record.exact_match:.1%}"
 
 

@@ -127,7 +127,7 @@ LearningRateSchedule = Annotated[
 
 
 BatchType = Literal["sequences", "tokens"]
-Monitor = Literal["loss", "exact_match", "symbol_error_rate"]
+Monitor = Literal["loss", "exact_match", "symbol_error_rate", "bleu"]
 
 
 class EarlyStopping(Section):
@@ -177,7 +177,8 @@ class Training(Section):
     monitor: Monitor = "loss"
     """Measure of the validation part that selects the best epoch, stops training early and lowers
     the learning rate at a plateau. `exact_match` (the share of outputs that are right in every
-    symbol) and `symbol_error_rate` are measured in free running, and exist for symbols only."""
+    symbol) and `symbol_error_rate` are measured in free running, and exist for symbols only. `bleu`
+    is the BLEU of `evaluate`, for words and subwords, and needs sacrebleu (extra `text`)."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the probability that the target distribution of a symbol gives to all symbols alike
     (Szegedy et al. 2016). It changes the training loss of symbols only."""

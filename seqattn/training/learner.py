@@ -156,6 +156,8 @@ class Learner:
             alone.
         params: (R, P) weights of all runs and their gradient.
         loss_fn: the object that computes the loss and its gradient.
+        right_texts: the right texts of the validation part of each run; empty if no BLEU is
+            measured.
         rate_schedules: learning rate schedule of each run.
         early_stoppers: early-stopping detector of each run.
     """
@@ -200,6 +202,7 @@ class Learner:
         self.clipping = GradientClipping([run.config.clip_norm for run in runs], gradient)
         self.compiler = compiler or StepCompiler()
         self.validation = stack_batches([run.validation for run in runs])
+        self.right_texts = [run.right_texts for run in runs if run.right_texts is not None]
         monitor = self.config.monitor
         values = [[record.monitored(monitor) for record in each.history] for each in progress]
         self.rate_schedules = [
