@@ -63,7 +63,7 @@ loaded, after = time.perf_counter() - began, peak()
 loader = DataLoader([batch_of(data.train)], config.training.batch_size, None)
 began = time.perf_counter()
 fetch = loader.shuffled([1], 0)
-n = sum(len(fetch(step)) for step in range(len(loader.batches)))
+n = sum(len(fetch(step)) for step in range(len(loader.batches(0))))
 took = time.perf_counter() - began
 print(json.dumps({"process GiB": process, "load s": loaded, "load GiB": after,
                   "sequences/s": n / took, "GiB": peak()}))

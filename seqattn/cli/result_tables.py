@@ -40,6 +40,7 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     from seqattn.data.baselines import NOISE_FLOOR, describe_standing
     from seqattn.data.metrics import describe_metrics
     from seqattn.runs import RunFolder
+    from seqattn.runs.folder import describe_monitored
 
     console = plain_console()
     table = Table(title=f"{summary['name']}, seed {summary['seed']}", title_justify="left")
@@ -73,7 +74,8 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
             if "alignment" not in summary
             else [describe_alignment(summary["alignment"])]
         ),
-        f"The best epoch on validation is {summary['best_epoch']} of {summary['epochs']}.",
+        f"The best epoch on validation is {summary['best_epoch']} of {summary['epochs']}"
+        f"{describe_monitored(summary)}.",
         standing,
         f"Files are in {folder}: {', '.join([*drawn, 'summary.json'])}, ...",
         "Next:",

@@ -126,7 +126,8 @@ LearningRateSchedule = Annotated[
 ]
 
 
-Monitor = Literal["loss", "exact_match", "symbol_error_rate"]
+BatchType = Literal["sequences", "tokens"]
+Monitor = Literal["loss", "exact_match", "symbol_error_rate", "bleu"]
 
 
 class EarlyStopping(Section):
@@ -150,7 +151,13 @@ class Training(Section):
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Number of passes over the training sequences."""
     batch_size: Count = 16
-    """Number of sequences in a step. The last step of an epoch uses the remaining sequences."""
+    """Number of sequences in a step, or with `batch_type: tokens`, the largest number of tokens.
+    The last step of an epoch uses the remaining sequences."""
+    batch_type: BatchType = "sequences"
+    """What `batch_size` counts: `sequences`, or `tokens` with padding. A batch of `tokens` has as
+    many sequences as fit: their number times the longest source or target among them, whichever is
+    longer, is at most `batch_size`. This is the number that fairseq (`--max-tokens`), OpenNMT-py
+    and JoeyNMT (`batch_type: tokens`) limit. It needs `batch_order: by_length`."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """The optimizer: Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD."""
     learning_rate: Annotated[float, Field(gt=0, le=100)] = 0.01
@@ -170,7 +177,8 @@ class Training(Section):
     monitor: Monitor = "loss"
     """Measure of the validation part that selects the best epoch, stops training early and lowers
     the learning rate at a plateau. `exact_match` (the share of outputs that are right in every
-    symbol) and `symbol_error_rate` are measured in free running, and exist for symbols only."""
+    symbol) and `symbol_error_rate` are measured in free running, and exist for symbols only. `bleu`
+    is the BLEU of `evaluate`, for words and subwords, and needs sacrebleu (extra `text`)."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the probability that the target distribution of a symbol gives to all symbols alike
     (Szegedy et al. 2016). It changes the training loss of symbols only."""
@@ -181,8 +189,8 @@ class Training(Section):
     batch_order: Literal["shuffled", "by_length"] = "shuffled"
     """How an epoch groups the sequences into batches. `shuffled` takes them in a random order.
     `by_length` sorts the shuffled sequences by the lengths of source and target and visits the
-    batches in a random order, so that a batch has little padding; the longest sequences come
-    last."""
+    batches in a random order, so that a batch has little padding; if `batch_type: sequences` leaves
+    a smaller batch, it has the longest sequences and comes last."""
     early_stopping: EarlyStopping | None = None
     """Early stopping based on `monitor`. `null` means that training never stops early."""
     compile: Literal["off", "auto", "on"] = "off"
@@ -212,6 +220,11 @@ class Training(Section):
     validation sequences and the parameters of the model, for reports, `plot-attention --epochs` and
     `predict --epoch`. `null` means no records. Records do not affect the results of training."""
 
+    def sequences_per_batch(self, longest: int) -> int:
+        """Return the number of sequences in a batch of sequences of the length `longest`, the
+        largest length of a source or target. Batches of shorter sequences may have more of them."""
+        return self.batch_size if self.batch_type == "sequences" else self.batch_size // longest
+
     def keys_spanning_all_epochs(self) -> list[str]:
         """Return the keys of the schedules that depend on `epochs`."""
         forcing, rate = self.teacher_forcing, self.learning_rate_schedule
@@ -229,6 +242,14 @@ class Training(Section):
             raise contradiction(
                 "learning_rate_schedule",
                 f"has minimum {schedule.minimum}, above learning_rate {self.learning_rate}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_batch_type(self) -> Self:
+        if self.batch_type == "tokens" and self.batch_order != "by_length":
+            raise contradiction(
+                "batch_type", "tokens needs batch_order: by_length, which limits padding"
             )
         return self
 

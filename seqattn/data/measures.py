@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -31,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.scoring import ErrorSums
-from seqattn.data.sequences import Sequences
+from seqattn.data.sequences import Sequences, source_keys
 from seqattn.data.spaces import Space
-from seqattn.data.text_measures import TextScores
+from seqattn.data.text_measures import RightTexts, TextScores, has_words, is_sacrebleu_installed
 from seqattn.data.tokens import END, PAD, UNKNOWN, Tokens
 
 FREQUENCIES = "unigram model"
@@ -108,15 +107,14 @@ class TokenScores:
         self.outputs = OutputCounts(0, 0, 0, 0)
         self.references = references_of(part)
         self.seen = set[bytes]()
-        self.texts = TextScores(part) if with_texts else None
-        self.part_size = len(part)
-        self.several_texts = _texts_of_sources(part, self.references, self.texts)
+        has_texts = with_texts and has_words(part.target_space) and is_sacrebleu_installed()
+        self.texts = TextScores(RightTexts(part, self.references)) if has_texts else None
 
     def add_free_running(self, indices: slice, chunk: Sequences, values: NDArray[Any]) -> None:
         """Add the outputs (n, T, 1) of n sequences in free running."""
         found, true = values[..., 0], chunk.target[..., 0].copy()
         counted = np.ones(len(chunk), dtype=bool)
-        for k, key in enumerate(_source_keys(chunk) if self.references else ()):
+        for k, key in enumerate(source_keys(chunk) if self.references else ()):
             if key not in self.references:
                 continue
             counted[k] = key not in self.seen
@@ -124,21 +122,10 @@ class TokenScores:
             several = self.references[key]
             distances = edit_distances(np.repeat(found[k : k + 1], len(several), axis=0), several)
             true[k] = several[int(distances.argmin())]
-        self._add_texts(indices, chunk, found, counted)
+        if self.texts is not None:
+            self.texts.add(indices, found)
         new = OutputCounts.of(found[counted], true[counted])
         self.outputs = OutputCounts(*map(sum, zip(self.outputs, new, strict=True)))
-
-    def _add_texts(
-        self, indices: slice, chunk: Sequences, found: NDArray[Any], counted: NDArray[np.bool_]
-    ) -> None:
-        """Add the outputs (n, T) that count, as text."""
-        if self.texts is None or not self.texts.is_used:
-            return
-        places = range(self.part_size)[indices]
-        keys = list(_source_keys(chunk)) if self.several_texts else [b""] * len(chunk)
-        for k in np.flatnonzero(counted).tolist():
-            own = self.texts.target(places[k], chunk.target[k, :, 0])
-            self.texts.add(found[k], self.several_texts.get(keys[k], [own]))
 
     def add_teacher_forced(self, indices: slice, chunk: Sequences, values: NDArray[Any]) -> None:
         """Add the most probable symbols and the cross-entropies of n sequences with teacher
@@ -199,7 +186,7 @@ def references_of(part: Sequences) -> dict[bytes, NDArray[np.int64]]:
     for _, chunk in part.chunks():
         rows = chunk.target[..., 0].astype(np.int64)
         known = ~(chunk.source == UNKNOWN).any(axis=(1, 2))
-        for key, row, is_known in zip(_source_keys(chunk), rows, known.tolist(), strict=True):
+        for key, row, is_known in zip(source_keys(chunk), rows, known.tolist(), strict=True):
             if not is_known:
                 continue
             targets.setdefault(key, set()).add(row.tobytes())
@@ -208,27 +195,6 @@ def references_of(part: Sequences) -> dict[bytes, NDArray[np.int64]]:
         for key, rows in targets.items()
         if len(rows) > 1
     }
-
-
-def _texts_of_sources(
-    part: Sequences, sources: Collection[bytes], texts: TextScores | None
-) -> dict[bytes, list[str]]:
-    """Return the texts of all targets of each of the given sources, by the bytes of the source."""
-    found = dict[bytes, list[str]]()
-    if texts is None or not (sources and texts.is_used):
-        return found
-    for places, chunk in part.chunks():
-        indices = range(len(part))[places]
-        for k, key in enumerate(_source_keys(chunk)):
-            if key in sources:
-                text = texts.target(indices[k], chunk.target[k, :, 0])
-                found.setdefault(key, []).append(text)
-    return found
-
-
-def _source_keys(chunk: Sequences) -> Iterator[bytes]:
-    rows = zip(chunk.source, chunk.source_lengths.tolist(), strict=True)
-    return (row[:length].astype(np.int64).tobytes() for row, length in rows)
 
 
 @singledispatch

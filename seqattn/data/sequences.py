@@ -320,3 +320,9 @@ class ForecastLike(Protocol):
 def valid_mask(lengths: Integers, size: int) -> NDArray[np.bool_]:
     """Return a mask (N, size) that is True at the first `lengths[k]` steps of row k."""
     return np.arange(size) < lengths[:, None]
+
+
+def source_keys(chunk: Sequences) -> Iterator[bytes]:
+    """Yield the bytes of the symbols of each source, which are equal for equal sources."""
+    rows = zip(chunk.source, chunk.source_lengths.tolist(), strict=True)
+    return (row[:length].astype(np.int64).tobytes() for row, length in rows)

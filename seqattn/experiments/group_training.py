@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from seqattn.data import Sequences
+from seqattn.data.measures import references_of
+from seqattn.data.text_measures import RightTexts
 from seqattn.errors import SeqattnError, StorageError
 from seqattn.experiments.job import Callbacks, Job, raise_if_stopped
 from seqattn.experiments.memory_estimate import estimate_run_memory
@@ -114,6 +116,7 @@ def _with_histories(state: RunState, folder: RunFolder, run: TrainingRun) -> Run
 def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
     """Build the models and tensors of the jobs. Jobs with the same data share their tensors."""
     tensors: dict[tuple[int, int], Batch | GatheredBatch] = {}
+    texts: dict[int, RightTexts] = {}
 
     def to_batch(job: Job, part: Sequences) -> Batch | GatheredBatch:
         key = id(job.data), id(part)
@@ -122,6 +125,12 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
             keep = len(jobs) > 1 or part is not job.data.validation
             tensors[key] = batch_of(part, device, keep_tensors=keep)
         return tensors[key]
+
+    def right_texts(job: Job) -> RightTexts | None:
+        part = job.data.validation
+        if job.config.training.monitor == "bleu" and id(part) not in texts:
+            texts[id(part)] = RightTexts(part, references_of(part))
+        return texts.get(id(part))
 
     return [
         TrainingRun(
@@ -132,6 +141,7 @@ def build_runs(jobs: Sequence[Job], device: torch.device) -> list[TrainingRun]:
             job.config.seed,
             job.data.train.ids,
             job.group_id,
+            right_texts(job),
         )
         for job in jobs
     ]

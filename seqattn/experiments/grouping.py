@@ -206,9 +206,12 @@ def _batch_key_of(job: Job) -> str:
     """Return a key that is equal for two jobs if they can be trained side by side."""
     data, features = job.data, FeatureSpec.of(job.spec)
     parts = [shape_of_batch(part) for part in (data.train, data.validation)]
-    # If sequences are gathered on demand, all runs must share the same data.
-    shared = id(data) if is_gathered(data.train) or is_gathered(data.validation) else None
-    key = batch_key(features, job.config.training, parts)
+    # If sequences are gathered on demand, or if their lengths determine the sizes of the batches,
+    # all runs must share the same data.
+    training = job.config.training
+    must_share = is_gathered(data.train) or is_gathered(data.validation)
+    shared = id(data) if must_share or training.batch_type == "tokens" else None
+    key = batch_key(features, training, parts)
     model = job.config.model
     alone = None if is_batchable(model, features, job.lengths) else str(job.folder.path)
     return repr((as_plain(model), shared, key, alone))

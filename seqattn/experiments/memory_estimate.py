@@ -54,7 +54,7 @@ def estimate_run_memory(job: Job) -> int:
     train = job.data.train
     S, T, F = train.source_steps, train.target_steps, len(train.features)
     N = _resident_sequences(train, (S + T) * F)
-    batch = job.config.training.batch_size
+    batch = job.config.training.sequences_per_batch(max(S, T))
     sequences = max(batch, min(len(job.data.validation), validation_chunk_size(S + T, batch)))
     kept = activations_per_sequence(job.config.model, S, T, alone=False)
     numbers = int(8 * job.parameters + 2 * N * (S + T) * F + sequences * kept)
@@ -83,7 +83,7 @@ def estimate_training_memory(
     """
     model = config.model
     train, _, test = counts
-    batch = min(config.training.batch_size, max(train, 1))
+    batch = min(config.training.sequences_per_batch(max(S, T)), max(train, 1))
     per_sequence = attention_weights_per_sequence(model, S, T)
     chunk = min(test, sequences_per_chunk(S + T))
     weights = (
@@ -144,7 +144,7 @@ def check_memory_of_runs(configs: Sequence[Config]) -> None:
         repr((
             config.data.model_copy(update=seeds) if isinstance(config.data, Generated)
             else config.data,
-            config.model, config.training.batch_size,
+            config.model, config.training.batch_size, config.training.batch_type,
         )): config
         for config in configs
     }  # fmt: skip

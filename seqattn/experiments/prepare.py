@@ -17,7 +17,15 @@ from seqattn.config import Config, as_plain, as_value, config_differences
 from seqattn.config.plugins import plugin_changes
 from seqattn.data import Splits, fixed_shape, load_data
 from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, ridge_work
-from seqattn.errors import CheckpointError, ConfigError, DataError, NonFiniteError, UsageError
+from seqattn.data.text_measures import has_words, is_sacrebleu_installed
+from seqattn.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    NonFiniteError,
+    UsageError,
+    install_command,
+)
 from seqattn.experiments.job import Job, StartingPoint
 from seqattn.experiments.memory_estimate import check_memory
 from seqattn.models import Seq2SeqModel
@@ -74,6 +82,22 @@ def check_fit(config: Config, data: Splits) -> None:
         raise ConfigError(
             f"training.monitor: {monitor} is a measure of symbols, but the targets of these data"
             " are vectors. Set training.monitor=loss."
+        )
+    if monitor == "bleu" and not has_words(data.train.target_space):
+        raise ConfigError(
+            "training.monitor: bleu compares words, but the target symbols of these data are"
+            " characters. Set training.monitor=symbol_error_rate."
+        )
+    if monitor == "bleu" and not is_sacrebleu_installed():
+        raise ConfigError(
+            "training.monitor: bleu needs sacrebleu, which is not installed:"
+            f" {install_command('text')}"
+        )
+    longest = max(data.train.source_steps, data.train.target_steps)
+    if config.training.sequences_per_batch(longest) == 0:
+        raise ConfigError(
+            f"training.batch_size: {config.training.batch_size} tokens are fewer than the longest"
+            f" sequence of the training part has, {longest}. Increase training.batch_size."
         )
     spaces = data.train.source_space, data.train.target_space
     has_symbols = any(space.symbols for space in spaces)

@@ -34,6 +34,7 @@ class RunsInTraining:
         training."""
         records = list(self.newest.values())
         exact = [each.exact_match for each in records if each.exact_match is not None]
+        bleu = [each.bleu for each in records if each.bleu is not None]
         losses = [each.validation_loss for each in records]
         if len(records) == 1:
             text = f"training {records[0].train_loss:.4f}, validation {losses[0]:.4f}"
@@ -43,4 +44,6 @@ class RunsInTraining:
             )
         if self.total > 1:
             text = f"{len(records)} of {self.total} runs training, {text}"
+        if bleu:
+            return f"{text}, BLEU {median(bleu):.2f}"
         return f"{text}, exact {median(exact):.1%}" if exact else text

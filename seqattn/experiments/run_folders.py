@@ -333,6 +333,8 @@ class FolderSession(Session):
                 other = f"{record.validation_loss_teacher_forced:.6g} teacher-forced"
                 if record.exact_match is not None:
                     other = f"exact match {record.exact_match:.4f}"
+                if record.bleu is not None:
+                    other += f", BLEU {record.bleu:.2f}"
                 self.writers[each.run].folder.log_line(
                     f"epoch {record.epoch}: training {record.train_loss:.6g}, validation"
                     f" {record.validation_loss:.6g} {way}, {other}"
@@ -458,7 +460,12 @@ def write_divergence(job: Job, error: NonFiniteError, state: RunState) -> None:
 
 def _of_training(job: Job, state: RunState) -> dict[str, Any]:
     """Return the entries of a summary that finished runs and diverged runs have in common."""
+    monitored, monitor = None, job.config.training.monitor
+    if state.best_epoch:
+        value = state.history[state.best_epoch - 1].value_of(monitor)
+        monitored = {"measure": monitor, "value": value}
     return {
+        "monitored": monitored,
         "validation_loss": state.best_loss if state.best_epoch else None,
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,

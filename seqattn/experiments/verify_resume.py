@@ -18,7 +18,7 @@ from seqattn.config import Config
 from seqattn.errors import Interrupted, UsageError
 from seqattn.experiments import Callbacks, train_many
 from seqattn.experiments.trackers import without_trackers
-from seqattn.runs import METRICS, RunFolder
+from seqattn.runs import METRICS, EpochRecord, RunFolder
 from seqattn.runs.checkpoint_file import VERSION
 from seqattn.runs.checksummed import load_checksummed
 from seqattn.runs.storage import read_arrays
@@ -62,12 +62,21 @@ def verify_resume(
     uninterrupted, resumed = RunFolder(folder / "at-once"), RunFolder(folder / "with-stops")
     config = without_trackers(config)
     message("Training without a stop.")
-    (job,) = train_many([(config, uninterrupted)], device=device, threads=1)
+    asked = steps = 0
+
+    def count_step() -> int:  # training asks after each step, and also after the last epoch
+        nonlocal asked
+        asked += 1
+        return 0
+
+    def end_epoch(_record: EpochRecord) -> None:
+        nonlocal steps
+        steps = asked
+
+    callbacks = Callbacks(stop=count_step, epoch=end_epoch)
+    (job,) = train_many([(config, uninterrupted)], device=device, threads=1, callbacks=callbacks)
     if job.error is not None:
         raise job.error
-    batches = job.data.batches(config.training.batch_size)
-    assert job.state is not None
-    steps = batches * job.state.epoch
     if steps < 2:
         raise UsageError(
             "The training has only one step, so there is no step to stop after. Set training.epochs"

@@ -74,7 +74,7 @@ MAX_WORKERS = 1024
 def expected_seconds(jobs: Sequence[Job]) -> float:
     """Estimate the time in seconds of the epochs that a group has left, on one thread."""
     first = jobs[0]
-    steps = _epochs_left(first) * first.data.batches(first.config.training.batch_size)
+    steps = _epochs_left(first) * first.data.batches(_batch_size(first))
     values = sum(
         _epochs_left(job) * len(job.data.train) * activations_per_sequence(
             job.config.model, *job.lengths, alone=len(jobs) == 1
@@ -82,6 +82,11 @@ def expected_seconds(jobs: Sequence[Job]) -> float:
         for job in jobs
     )  # fmt: skip
     return SECONDS_PER_STEP * steps + SECONDS_PER_VALUE * values
+
+
+def _batch_size(job: Job) -> int:
+    """Return the number of the longest sequences in a batch."""
+    return job.config.training.sequences_per_batch(max(job.lengths))
 
 
 def _epochs_left(job: Job) -> int:
@@ -105,7 +110,7 @@ def worker_count(groups: Sequence[Sequence[Job]], resources: Resources, jobs: in
         # One large group at a time on all cores may be faster, unless all groups are so small that
         # training uses one thread and does not measure the speed with more threads.
         for group in groups:
-            steps = sum(group[0].lengths) * group[0].config.training.batch_size
+            steps = sum(group[0].lengths) * _batch_size(group[0])
             if 3 * len(group) * group[0].parameters * steps >= MIN_MULTIPLICATIONS:
                 return 1
     expected = [expected_seconds(group) for group in groups]

@@ -139,6 +139,7 @@ def loss_figure(
     history: LossHistory,
     *,
     best_epoch: int,
+    best_by: str = "",
     noise_floor: float | None,
     baseline: tuple[str, float] | None,
     title: str,
@@ -154,6 +155,7 @@ def loss_figure(
     Args:
         history: the losses.
         best_epoch: the epoch to mark, counted from 1; 0 to mark no epoch.
+        best_by: the measure that selected this epoch, as `describe_monitored` says.
         noise_floor: the loss of a forecast that knows the sequences without noise; None if it is
             unknown.
         baseline: the name and the loss of the best parameter-free baseline; None for a figure
@@ -163,7 +165,7 @@ def loss_figure(
     """
     figure = Figure()
     axes = figure.subplots()
-    _draw_curves(axes, history, best_epoch)
+    _draw_curves(axes, history, best_epoch, best_by)
     losses = [history.training, history.validation, history.validation_teacher_forced]
     references = [] if noise_floor is None else [(NOISE_FLOOR, noise_floor)]
     references += [] if baseline is None else [baseline]
@@ -192,7 +194,7 @@ def loss_figure(
     return figure
 
 
-def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int) -> None:
+def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int, best_by: str) -> None:
     """Draw the curves of the three losses, and mark the best epoch unless `best_epoch` is 0."""
     epochs, validation = history.epochs, history.validation
     marker = "o" if len(epochs) < 2 else None  # a line through one point would be invisible
@@ -209,7 +211,7 @@ def _draw_curves(axes: Axes, history: LossHistory, best_epoch: int) -> None:
         best = validation[list(epochs).index(best_epoch)]
         axes.plot(
             [best_epoch], [best], "D", color=BLUE, mfc="white", ms=7, mew=1.6, zorder=5,
-            label=f"best epoch: {best_epoch} ({best:.4g})",
+            label=f"best epoch{best_by}: {best_epoch} ({best:.4g})",
         )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ from seqattn.plots.style import FORMATS, as_gif, fonts_with, lacking_characters
 from seqattn.plots.texts import shown_symbols, texts_figure
 from seqattn.runs import RunFolder
 from seqattn.runs.array_files import sequence_titles, symbol_texts
+from seqattn.runs.folder import describe_monitored
 from seqattn.runs.storage import atomic_write, write_output
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -106,6 +107,7 @@ def loss_picture(folder: RunFolder, summary: Mapping[str, Any]) -> Figure:
             [record.validation_loss_teacher_forced for record in records],
         ),
         best_epoch=summary["best_epoch"],
+        best_by=describe_monitored(summary),
         noise_floor=summary["validation_noise_floor"],
         baseline=min(baselines.items(), key=itemgetter(1)),
         title=f"{summary['name']}, seed {summary['seed']}: loss while training",

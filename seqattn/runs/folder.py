@@ -125,6 +125,7 @@ class EpochRecord:
             is right in every symbol; None for vectors.
         symbol_error_rate: the edit distances of these outputs, divided by the number of true
             symbols; None for vectors.
+        bleu: BLEU of these outputs from 0 to 100; None unless `training.monitor` is `bleu`.
     """
 
     epoch: int
@@ -136,6 +137,7 @@ class EpochRecord:
     seconds: float
     exact_match: float | None = None
     symbol_error_rate: float | None = None
+    bleu: float | None = None
 
     def as_dict(self) -> dict[str, float]:
         """Return the columns of `metrics.csv` that the record has, by name."""
@@ -144,13 +146,16 @@ class EpochRecord:
     def as_row(self) -> list[float]:
         return list(map(float, self.as_dict().values()))
 
+    def value_of(self, measure: Monitor) -> float:
+        """Return the value of a measure of the validation part."""
+        value = self.validation_loss if measure == "loss" else getattr(self, measure)
+        assert value is not None
+        return float(value)
+
     def monitored(self, measure: Monitor) -> float:
         """Return the value that decides which epoch is the best: the smaller, the better."""
-        if measure == "loss":
-            return self.validation_loss
-        value = getattr(self, measure)
-        assert value is not None
-        return -float(value) if measure == "exact_match" else float(value)
+        value = self.value_of(measure)
+        return -value if measure in ("exact_match", "bleu") else value
 
     @classmethod
     def from_row(cls, row: Sequence[float]) -> EpochRecord:
@@ -172,6 +177,18 @@ METRICS = tuple(
     field.name for field in dataclasses.fields(EpochRecord) if field.default is dataclasses.MISSING
 )
 SYMBOL_METRICS = (*METRICS, "exact_match", "symbol_error_rate")
+ALL_METRICS = (*SYMBOL_METRICS, "bleu")
+
+
+def describe_monitored(summary: Mapping[str, Any]) -> str:
+    """Describe what selected the best epoch of a run, such as " by BLEU 41.23"; "" for the loss."""
+    found = summary.get("monitored")
+    if found is None or found["measure"] == "loss":
+        return ""
+    measure, value = found["measure"], found["value"]
+    if measure == "bleu":
+        return f" by BLEU {value:.2f}"
+    return f" by {measure.replace('_', ' ')} {value:.2%}"
 
 
 def _write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -184,7 +201,7 @@ def _write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[objec
 
 def _read_rows(
     path: Path, header: Sequence[str], *, missing_ok: bool = False,
-    or_header: Sequence[str] = (),
+    or_headers: Sequence[Sequence[str]] = (),
 ) -> list[list[str]]:  # fmt: skip
     """Read the rows below the header. With `missing_ok`, a missing file has no rows.
 
@@ -197,7 +214,7 @@ def _read_rows(
     try:
         text = io.TextIOWrapper(io.BytesIO(read_regular_file(path)), "utf-8", newline="")
         found, *rows = list(csv.reader(text)) or [[]]
-        if found != [*header] and found != [*or_header]:
+        if tuple(found) not in {tuple(one) for one in (header, *or_headers)}:
             raise ValueError(f"its header is not {','.join(header)}")
         for number, row in enumerate(rows, 1):
             if len(row) != len(found):
@@ -374,7 +391,7 @@ class RunFolder:
         Raises:
             CheckpointError: if the file is missing, or is not a metrics file.
         """
-        rows = _read_rows(self.metrics, METRICS, or_header=SYMBOL_METRICS)
+        rows = _read_rows(self.metrics, METRICS, or_headers=(SYMBOL_METRICS, ALL_METRICS))
         try:
             history = [EpochRecord.from_row([float(cell) for cell in row]) for row in rows]
             if [record.epoch for record in history] != list(range(1, len(history) + 1)):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from seqattn.data import Sequences, Windows
 from seqattn.rng import rngs_for
-from seqattn.training.process_group import ProcessGroup, shard_of
+from seqattn.training.process_group import ProcessGroup, Shard, shard_of
 
 GATHER_CHUNK = 2**18
 """Largest number of values that `GatheredBatch.load` gathers at once."""
@@ -369,41 +369,83 @@ def _stack(*tensors: Tensor) -> Tensor:
     return torch.stack(tensors)
 
 
+class ShuffledBatch(NamedTuple):
+    """A batch of an epoch.
+
+    Attributes:
+        places: slice of its sequences in the order of the epoch.
+        shard: the share of this process.
+    """
+
+    places: slice
+    shard: Shard
+
+    @property
+    def own_places(self) -> slice:
+        """Slice of this process's share in the order of the epoch."""
+        start, own = self.places.start, self.shard.places
+        return slice(start + own.start, start + own.stop)
+
+
 class DataLoader:
     """A loader that returns the training sequences of a group batch by batch.
 
     Args:
         parts: training part of each run. Several runs may share one part.
-        size: number of sequences in a batch.
+        size: number of sequences in a batch, or of tokens; see `Training.batch_type`.
         processes: the processes that share every batch; None if this process is alone.
         by_length: whether a batch has sequences of similar lengths, without their common padding;
             see `Training.batch_order`. The padding of a batch of several runs is that of the
             longest sequence of all runs, so runs with different data may draw other numbers for
             dropout than they would alone.
+        of_tokens: whether `size` counts tokens, with padding. This needs `by_length`.
 
     Attributes:
         sequences: the sequences of all runs.
         n: number of training sequences of each run.
         S, T: lengths of the longest source and of the longest target.
-        batches: for each batch, its slice of the shuffled sequences.
-        shards: for each batch, the share of this process.
-        own_places: for each batch, the slice of this process's share in the shuffled sequences.
+        size: number of sequences in a batch of the longest sequences.
+        slices: for each batch, its slice of the shuffled sequences before `by_length` shuffles the
+            batches.
     """
 
     def __init__(
         self, parts: Sequence[Batch | GatheredBatch], size: int, processes: ProcessGroup | None,
-        *, by_length: bool = False,
+        *, by_length: bool = False, of_tokens: bool = False,
     ) -> None:  # fmt: skip
         self.sequences = stack_batches(parts)
         self.n = len(self.sequences)
         self.S, self.T = self.sequences.source_steps, self.sequences.target_steps
-        self.batches = list(chunk_slices(self.n, size))
-        self.shards = [shard_of(processes, batch.stop - batch.start) for batch in self.batches]
-        self.own_places = [
-            slice(batch.start + shard.places.start, batch.start + shard.places.stop)
-            for batch, shard in zip(self.batches, self.shards, strict=True)
-        ]
+        self.processes, self.size = processes, size
         self.lengths = self.sequences.lengths() if by_length else None  # (2, N) or (2, R, N)
+        if of_tokens:
+            assert self.lengths is not None
+            lengths = self.lengths.reshape(2, -1, self.n)
+            ranks = np.lexsort((lengths[1], lengths[0]))
+            longest = np.take_along_axis(lengths.max(axis=0), ranks, axis=-1).max(axis=0)
+            self.slices = slices_of_tokens(longest, size)
+            self.size = max(1, size // max(self.S, self.T))
+            self.shuffled_batches = len(self.slices)
+        else:
+            self.slices = list(chunk_slices(self.n, size))
+            self.shuffled_batches = self.n // size  # a smaller last batch stays the last
+
+    def batches(self, epoch: int) -> list[ShuffledBatch]:
+        """Return the batches of an epoch, in the order in which the epoch visits them."""
+        batches, end = list[ShuffledBatch](), 0
+        for number in self._batch_numbers(epoch):
+            start, size = end, self.slices[number].stop - self.slices[number].start
+            end += size
+            batches.append(ShuffledBatch(slice(start, end), shard_of(self.processes, size)))
+        return batches
+
+    def _batch_numbers(self, epoch: int) -> Sequence[int]:
+        """Return the indices in `slices` in the order in which an epoch visits them. All runs have
+        the same order, so that batches of a step have similar lengths."""
+        if self.lengths is None:
+            return range(len(self.slices))
+        (shuffled,) = epoch_permutations([0], epoch, self.shuffled_batches)
+        return [*shuffled.tolist(), *range(self.shuffled_batches, len(self.slices))]
 
     def order(self, seeds: Sequence[int], epoch: int, first_run: int = 0) -> NDArray[np.int64]:
         """Return the order in which an epoch visits the sequences, (N,) or (R, N).
@@ -415,13 +457,11 @@ class DataLoader:
         """
         permutations = np.stack(epoch_permutations(seeds, epoch, self.n))
         if self.lengths is not None:
-            size = self.batches[0].stop
-            whole = self.n // size * size  # a smaller last batch stays the last
-            (shuffle,) = epoch_permutations([0], epoch, whole // size)
+            slices = [self.slices[number] for number in self._batch_numbers(epoch)]
             lengths = self.lengths.reshape(2, -1, self.n)[:, first_run:]
             for row, (source, target) in zip(permutations, lengths.swapaxes(0, 1), strict=False):
-                row[:] = row[np.lexsort((target[row], source[row]))]
-                row[:whole] = row[:whole].reshape(-1, size)[shuffle].ravel()
+                by_length = row[np.lexsort((target[row], source[row]))]
+                row[:] = np.concatenate([by_length[places] for places in slices])
         return permutations[0] if len(seeds) == 1 else permutations
 
     def shuffled(self, seeds: Sequence[int], epoch: int) -> Callable[[int], Batch]:
@@ -432,13 +472,13 @@ class DataLoader:
             A function that takes the number of a step, and returns this process's share of the
             batch of this step.
         """
-        order = self.order(seeds, epoch)
-        fetch = batches_in_order(self.sequences, order, self.own_places)
+        order, batches = self.order(seeds, epoch), self.batches(epoch)
+        fetch = batches_in_order(self.sequences, order, [batch.own_places for batch in batches])
         if self.lengths is None:
             return fetch
         visited = np.take_along_axis(self.lengths, np.broadcast_to(order, self.lengths.shape), -1)
-        longest = [visited[..., batch].reshape(2, -1).max(axis=1).tolist()
-                   for batch in self.batches]  # fmt: skip
+        longest = [visited[..., batch.places].reshape(2, -1).max(axis=1).tolist()
+                   for batch in batches]  # fmt: skip
         return lambda step: fetch(step).trim(*longest[step])
 
     def ids_of_batch(
@@ -446,12 +486,28 @@ class DataLoader:
     ) -> list[str]:
         """Return the ids of the sequences in a batch of one run, in the order of the batch. If
         `sequence_ids` is empty, the indices of the sequences take the place of the ids."""
-        order = self.order([seed], epoch, run)[self.batches[step]]
+        order = self.order([seed], epoch, run)[self.batches(epoch)[step].places]
         return [sequence_ids[place] if len(sequence_ids) else str(place) for place in order]
 
     def example_batch(self) -> Batch:
         """Return a batch on which a compiled step is tried."""
-        return self.sequences.take(self.batches[0])
+        return self.sequences.take(slice(0, self.size))
+
+
+def slices_of_tokens(lengths: NDArray[np.int64], tokens: int) -> list[slice]:
+    """Divide sequences into consecutive batches with as many sequences as fit: their number times
+    the longest of them is at most `tokens`. A sequence with more tokens is a batch of its own.
+
+    Args:
+        lengths: (N,) for each sequence, the length of its source or target, whichever is longer.
+    """
+    slices, start, longest = list[slice](), 0, 0
+    for place, length in enumerate(lengths.tolist()):
+        longest = max(longest, length)
+        if place > start and (place + 1 - start) * longest > tokens:
+            slices.append(slice(start, place))
+            start, longest = place, length
+    return [*slices, slice(start, len(lengths))]
 
 
 def epoch_permutations(seeds: Iterable[int], epoch: int, sequences: int) -> list[NDArray[np.int64]]:

@@ -127,6 +127,7 @@ class EpochPlan:
     Attributes:
         fetch: function that takes the number of a step, and returns this process's share of the
             batch of this step.
+        shards: for each batch, the share of this process.
         teacher_forcing: a mask for each batch, which is True at the steps that receive the true
             target. Its shape is (T,), (n, 1) or (n, T), depending on
             `training.teacher_forcing.coin`; see `sample_teacher_forcing`. For several runs, the
@@ -136,6 +137,7 @@ class EpochPlan:
     """
 
     fetch: Callable[[int], Batch]
+    shards: list[Shard]
     teacher_forcing: list[Tensor]
     probabilities: list[float]
     learning_rates: list[float]
@@ -154,6 +156,8 @@ class Learner:
             alone.
         params: (R, P) weights of all runs and their gradient.
         loss_fn: the object that computes the loss and its gradient.
+        right_texts: the right texts of the validation part of each run; empty if no BLEU is
+            measured.
         rate_schedules: learning rate schedule of each run.
         early_stoppers: early-stopping detector of each run.
     """
@@ -177,10 +181,10 @@ class Learner:
         """
         runs = [each.run for each in progress]
         self.config, self.processes = runs[0].config, processes
-        size = self.config.batch_size
         self.loader = DataLoader(
-            [run.train for run in runs], size, processes,
+            [run.train for run in runs], self.config.batch_size, processes,
             by_length=self.config.batch_order == "by_length",
+            of_tokens=self.config.batch_type == "tokens",
         )  # fmt: skip
         for run in runs:
             run.model.target_modality.configure(self.config)
@@ -188,7 +192,7 @@ class Learner:
             [run.model for run in runs],
             manual_backward=manual_backward and self.config.compile != "on",
             source_steps=self.loader.S,
-            pairs=len(runs) * min(size, self.loader.n) * self.loader.S * self.loader.T,
+            pairs=len(runs) * min(self.loader.size, self.loader.n) * self.loader.S * self.loader.T,
             bfloat16=self.config.precision == "bfloat16",
         )
         weights, gradient = self.params.weights, self.params.gradient
@@ -198,6 +202,7 @@ class Learner:
         self.clipping = GradientClipping([run.config.clip_norm for run in runs], gradient)
         self.compiler = compiler or StepCompiler()
         self.validation = stack_batches([run.validation for run in runs])
+        self.right_texts = [run.right_texts for run in runs if run.right_texts is not None]
         monitor = self.config.monitor
         values = [[record.monitored(monitor) for record in each.history] for each in progress]
         self.rate_schedules = [
@@ -216,6 +221,7 @@ class Learner:
         first active run, so that the choice of kernels depends only on active runs.
         """
         first, epoch, loader = state.active_rows[0], state.epoch, self.loader
+        batches = loader.batches(epoch)
         rows = [k if each.ending is None else first for k, each in enumerate(state.progress)]
         runs = [state.progress[k].run for k in rows]
         learning_rates = [self.rate_schedules[k].value for k in rows]
@@ -227,7 +233,7 @@ class Learner:
         samples = [
             sample_teacher_forcing(
                 run.config.teacher_forcing, probability, generator, sequences=loader.n,
-                batches=len(loader.batches), steps=loader.T,
+                batches=len(batches), steps=loader.T,
             )
             for run, probability, generator in zip(runs, probabilities, generators, strict=True)
         ]  # fmt: skip
@@ -237,9 +243,10 @@ class Learner:
             # All sequences of a batch share a sample: (T,), or (R, 1, T) for several runs.
             teacher_forcing = list(masks.squeeze(-2).unbind(0) if is_single else masks.unbind(1))
         else:
-            teacher_forcing = [masks[..., places, :] for places in loader.own_places]
+            teacher_forcing = [masks[..., batch.own_places, :] for batch in batches]
         fetch = loader.shuffled([run.seed for run in runs], epoch)
-        return EpochPlan(fetch, teacher_forcing, probabilities, learning_rates)
+        shards = [batch.shard for batch in batches]
+        return EpochPlan(fetch, shards, teacher_forcing, probabilities, learning_rates)
 
     def compute_gradient(self, state: TrainState, plan: EpochPlan) -> StepLoss:
         """Compute the loss of the next batch, and write its gradient to `params.gradient`."""
@@ -247,7 +254,7 @@ class Learner:
         batch = plan.fetch(step)
         teacher_forcing = plan.teacher_forcing[step][..., : batch.target_steps]
         seeds = [each.run.seed for each in state.progress]
-        rng = StepRNG(seeds, state.epoch, step, weights, self.loader.shards[step])
+        rng = StepRNG(seeds, state.epoch, step, weights, plan.shards[step])
         if self.processes is not None:
             return self._all_reduce(self.processes, batch, teacher_forcing, rng)
         losses = self.loss_fn.value_and_grad(batch, teacher_forcing, rng)

@@ -210,9 +210,9 @@ def train_step(state: TrainState, learner: Learner, plan: EpochPlan) -> None:
 def finish_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: Session) -> None:
     """Validate the active runs, record the epoch, and keep the best weights."""
     trained = state.active_rows
-    free_running, teacher_forced, outputs = validate(
-        learner.loss_fn, learner.validation, learner.config.batch_size, learner.processes,
-        counted=learner.params.model,
+    free_running, teacher_forced, outputs, bleu = validate(
+        learner.loss_fn, learner.validation, learner.loader.size, learner.processes,
+        counted=learner.params.model, right_texts=learner.right_texts,
     )  # fmt: skip
     state.update_seconds()
     number, duration = state.epoch + 1, state.seconds
@@ -232,6 +232,7 @@ def finish_epoch(state: TrainState, learner: Learner, plan: EpochPlan, session: 
             seconds=duration / len(trained),
             exact_match=outputs[k].exact_match if outputs else None,
             symbol_error_rate=outputs[k].symbol_error_rate if outputs else None,
+            bleu=bleu[k] if bleu else None,
         )
         value = record.monitored(learner.config.monitor)
         if value < progress.best_monitored(learner.config.monitor):

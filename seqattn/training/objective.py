@@ -14,10 +14,13 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seqattn.data.measures import OutputCounts
+from seqattn.data.text_measures import BLEU_COUNTS, RightTexts, bleu_counts, bleu_of
 from seqattn.errors import UsageError
 from seqattn.models import RNG, SampledActions, Seq2SeqModel
 from seqattn.models.cells import Cell, Kernel
@@ -291,11 +294,13 @@ class Validation(NamedTuple):
         free_running: free-running loss of each run.
         teacher_forced: teacher-forced loss of each run.
         outputs: for each run, counts of the outputs in free running; empty for vectors.
+        bleu: BLEU of the outputs of each run; empty if it is not measured.
     """
 
     free_running: list[float]
     teacher_forced: list[float]
     outputs: list[OutputCounts]
+    bleu: list[float]
 
 
 def validate(
@@ -305,6 +310,7 @@ def validate(
     processes: ProcessGroup | None = None,
     *,
     counted: Seq2SeqModel | None = None,
+    right_texts: Sequence[RightTexts] = (),
 ) -> Validation:
     """Compute the mean errors of the validation part, free running and teacher-forced.
 
@@ -315,35 +321,47 @@ def validate(
         processes: the processes that share the sequences; None if this process is alone.
         counted: the model whose outputs in free running are counted if its targets are symbols;
             None to count none.
+        right_texts: for each run, the right texts of its validation part, which BLEU is measured
+            against; empty to measure no BLEU.
     """
     R, mine = validation.run_count, shard_of(processes, len(validation)).places
     # For each run: two sums of losses, the number of their summands, and the counts of outputs.
-    sums = torch.zeros(R, 3 + len(OutputCounts._fields), dtype=torch.float64)
+    of_texts = 3 + len(OutputCounts._fields)
+    sums = torch.zeros(R, of_texts + BLEU_COUNTS, dtype=torch.float64)
     if counted is not None and counted.target_modality.is_scored_free_running:
         counted = None
     at_once = validation_chunk_size(validation.source_steps + validation.target_steps, batch_size)
     for first in range(mine.start, mine.stop, at_once):
-        batch = validation.take(slice(first, min(first + at_once, mine.stop))).contiguous()
+        places = slice(first, min(first + at_once, mine.stop))
+        batch = validation.take(places).contiguous()
         n = batch.loss_counts.double()
         for k, losses in enumerate(loss_fn.eval_losses(batch)):
             sums[:, k] += losses.view(-1).cpu().double() * n.cpu()
         sums[:, 2] += n.cpu()
         if counted is not None:
-            sums[:, 3:] += count_outputs(counted, batch)
+            found, true = read_outputs(counted, batch)
+            for k in range(R):
+                sums[k, 3:of_texts] += torch.tensor(OutputCounts.of(found[k], true[k]))
+            for k, right in enumerate(right_texts):
+                sums[k, of_texts:] += torch.from_numpy(bleu_counts(*right.pairs(places, found[k])))
     if processes is not None:
         sums = processes.all_reduce(sums.to(processes.device)).cpu()
     free_running, teacher_forced = (sums[:, :2] / sums[:, 2:3]).T.tolist()
-    outputs = [] if counted is None else [OutputCounts(*row) for row in sums[:, 3:].long().tolist()]
-    return Validation(free_running, teacher_forced, outputs)
+    counts = sums[:, 3:of_texts].long().tolist()
+    outputs = [] if counted is None else [OutputCounts(*row) for row in counts]
+    bleu = [bleu_of(row) for row in sums[:, of_texts:].long().tolist()] if right_texts else []
+    return Validation(free_running, teacher_forced, outputs, bleu)
 
 
 @torch.inference_mode()
-def count_outputs(model: Seq2SeqModel, batch: Batch) -> Tensor:
-    """Return the `OutputCounts` of each run of a model of symbols, (R, 4)."""
+def read_outputs(
+    model: Seq2SeqModel, batch: Batch
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """Return the outputs of each run of a model of symbols in free running, (R, N, T), and the
+    targets, (R, N, T)."""
     forecast = model.forecast(
         batch.source, batch.target_steps, source_lengths=batch.source_lengths, with_attention=False
     )
     found = model.target_modality.read(forecast.values)[..., 0].cpu().numpy()
     true = batch.target[..., 0].cpu().numpy()
-    by_run = zip(found, true, strict=True) if found.ndim == 3 else [(found, true)]
-    return torch.tensor([OutputCounts.of(*pair) for pair in by_run], dtype=torch.float64)
+    return found.reshape(-1, *found.shape[-2:]), true.reshape(-1, *true.shape[-2:])

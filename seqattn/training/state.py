@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import Monitor, Training
+from seqattn.data.text_measures import RightTexts
 from seqattn.errors import NonFiniteError
 from seqattn.models import Seq2SeqModel
 from seqattn.runs import EpochRecord
@@ -256,6 +257,8 @@ class TrainingRun:
         seed: seed of batch order, teacher forcing, dropout and sampling.
         sequence_ids: ids of the training sequences, for error messages.
         group_id: digest of the runs that begin together, which is stored in checkpoints.
+        right_texts: the right texts of the validation part if `training.monitor` is `bleu`;
+            otherwise None.
     """
 
     model: Seq2SeqModel
@@ -265,6 +268,7 @@ class TrainingRun:
     seed: int
     sequence_ids: Sequence[str] = ()
     group_id: str = ""
+    right_texts: RightTexts | None = None
 
 
 @dataclass(eq=False)

@@ -60,7 +60,7 @@ def find_fastest_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
         return 1, "one core"
     if multiplications(runs) < MIN_MULTIPLICATIONS:
         return 1, "too few multiplications a step for more"
-    batches = -(-len(runs[0].train) // runs[0].config.batch_size)
+    batches = -(-len(runs[0].train) // _batch_size(runs[0]))
     if batches * max(run.config.epochs for run in runs) < MIN_STEPS:
         return 1, "too few steps to measure the time with more"
     copies = [RunProgress(dataclasses.replace(run, model=copy.deepcopy(run.model))) for run in runs]
@@ -104,5 +104,10 @@ def multiplications(runs: Sequence[TrainingRun]) -> int:
     """
     weights = sum(parameter.numel() for parameter in runs[0].model.parameters())
     train = runs[0].train
-    steps = (train.source_steps + train.target_steps) * runs[0].config.batch_size
+    steps = (train.source_steps + train.target_steps) * _batch_size(runs[0])
     return 3 * len(runs) * weights * steps
+
+
+def _batch_size(run: TrainingRun) -> int:
+    """Return the number of the longest sequences in a batch."""
+    return run.config.sequences_per_batch(max(run.train.source_steps, run.train.target_steps))

@@ -334,21 +334,37 @@ def test_the_terminal_shows_the_symbols_of_both_sides(run: RunFolder, seqattn: C
     ]
 
 
-def test_seeds_side_by_side_are_seeds_alone(home: Path, seqattn: Command) -> None:
-    for name, more in (("three", ["--seeds", "3"]), ("one", ["--set", "seed=24"])):
-        done = seqattn("train", "grammar", "--name", name, *OPTIONS, "--set", "data.n_train=90",
-                       *more, "--quiet", "--plots", "none", "--output-dir", home)  # fmt: skip
-        assert done.code == 0, done.err
-    together = RunFolder(home / "three" / "seed-24").read_summary()["test_loss"]
-    assert together == pytest.approx(RunFolder(home / "one").read_summary()["test_loss"], rel=1e-4)
-
-
 RANDOM = ("training.batch_order=by_length", "training.feedback=sampled",
           "training.teacher_forcing.probability=0.5", "training.monitor=symbol_error_rate",
           "model.embedding={dropout: 0.2, word_dropout: 0.1}", "model.dropout=0.1")  # fmt: skip
+TOKENS = (*RANDOM, "training.batch_type=tokens", "training.batch_size=150")
 
 
-@pytest.mark.parametrize("more", [(), RANDOM], ids=["plain", "random"])
+@pytest.mark.parametrize("sets", [(), TOKENS], ids=["plain", "tokens"])
+def test_seeds_side_by_side_are_seeds_alone(
+    sets: tuple[str, ...], home: Path, seqattn: Command, request: pytest.FixtureRequest
+) -> None:
+    folder = home / request.node.callspec.id
+    options = [part for one in ("data.n_train=90", *sets) for part in ("--set", one)]
+    for name, more in (("three", ["--seeds", "3"]), ("one", ["--set", "seed=24"])):
+        done = seqattn("train", "grammar", "--name", name, *OPTIONS, *options,
+                       *more, "--quiet", "--plots", "none", "--output-dir", folder)  # fmt: skip
+        assert done.code == 0, done.err
+    together = RunFolder(folder / "three" / "seed-24").read_summary()["test_loss"]
+    alone = RunFolder(folder / "one").read_summary()["test_loss"]
+    assert together == pytest.approx(alone, rel=1e-4)
+
+
+def test_a_batch_of_tokens_that_holds_no_sequence_is_refused(home: Path, seqattn: Command) -> None:
+    tokens = ("--set", "training.batch_type=tokens", "--set", "training.batch_size=3")
+    done = seqattn("train", "grammar", *OPTIONS, *tokens, "--output-dir", home)
+    assert done.code == 2 and "needs batch_order: by_length" in done.err
+    by_length = ("--set", "training.batch_order=by_length")
+    done = seqattn("train", "grammar", *OPTIONS, *tokens, *by_length, "--output-dir", home)
+    assert done.code == 2 and "training.batch_size: 3 tokens are fewer than" in done.err
+
+
+@pytest.mark.parametrize("more", [(), RANDOM, TOKENS], ids=["plain", "random", "tokens"])
 def test_a_resumed_run_is_the_uninterrupted_run(tmp_path: Path, more: tuple[str, ...]) -> None:
     config = resolve(
         ROOT / "configs" / "grammar.yaml", [*SETS, *more, "data.n_train=120", "name=words"]

@@ -325,13 +325,13 @@ def test_processes_gather_their_own_shares(tmp_path: Path, monkeypatch: pytest.M
     groups = [ProcessGroup(rank, 2, torch.device("cpu")) for rank in range(2)]
     shares = [DataLoader([part], 7, group) for part in parts for group in groups]
     fetch = {loader: loader.shuffled([5], 2) for loader in (whole, *shares)}
-    for step in range(len(whole.batches)):
+    for step in range(len(whole.batches(2))):
         batch = fetch[whole](step)
         for both in (shares[:2], shares[2:]):
             found = [fetch[loader](step) for loader in both]
             assert torch.equal(torch.cat([each.source for each in found]), batch.source)
             assert torch.equal(torch.cat([each.target for each in found]), batch.target)
-            assert [loader.shards[step].n for loader in both] == [len(batch)] * 2
+            assert [loader.batches(2)[step].shard.n for loader in both] == [len(batch)] * 2
             assert sum(each.loss_counts for each in found) == batch.loss_counts
 
 

@@ -10,12 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqattn.config import Text
+from seqattn.analysis.evaluation import ReferenceLosses, evaluate
+from seqattn.analysis.evaluation.load_run import load_splits, open_run
+from seqattn.config import Text, resolve
 from seqattn.data import Sequences, load_data
-from seqattn.data.measures import TokenScores
-from seqattn.data.text_measures import measures_of_texts
+from seqattn.data.measures import TokenScores, references_of
+from seqattn.data.text_measures import bleu_counts, bleu_of, measures_of_texts
 from seqattn.data.tokens import Tokens
 from seqattn.errors import install_command
+from seqattn.experiments import train_many, train_one
+from seqattn.experiments.verify_resume import verify_resume
+from seqattn.runs import RunFolder
+from seqattn.runs.folder import describe_monitored
+from seqattn.training import objective
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -92,7 +99,7 @@ def test_characters_have_no_bleu(tmp_path: Path) -> None:
     path.write_text("one\teins\n" * 3)
     (tmp_path / "test.tsv").write_text("one\teins\n")
     scores = scores_of_outputs(parts_of(path, "character"), ["eins"])
-    assert scores.texts is not None and scores.texts.measures == {}
+    assert scores.texts is None
 
 
 def test_a_run_with_subwords_is_translated_and_measured(
@@ -138,6 +145,88 @@ def test_a_run_with_subwords_is_translated_and_measured(
     assert not {"bleu", "chrf", "signatures"} & json.loads(done.out)["measures"].keys()
     assert f"BLEU and chrF need sacrebleu: {install_command('text')}" in done.err.splitlines()[-1]
     assert "BLEU" not in seqattn("evaluate", run).out
+
+
+def test_bleu_of_sums_is_bleu_of_all_texts() -> None:
+    outputs = ["the cat sat on the mat", "a dog", "he sat on a mat in the house", ""]
+    right = [["the cat sat on a mat", "a cat sat on the mat"], ["the dog runs"],
+             ["he sat on a mat in a house"], ["so"]]  # fmt: skip
+    parts = (slice(0, 1), slice(1, 1), slice(1, 4))
+    counts = sum(bleu_counts(outputs[places], right[places]) for places in parts)
+    assert bleu_of(counts.tolist()) == measures_of_texts(outputs, right)["bleu"] > 0
+    assert bleu_of(bleu_counts(["q"], [["the dog"]]).tolist()) == 0
+
+
+def words_config(**training: object) -> dict[str, object]:
+    """Pairs of five words, of which some sources have two targets."""
+    names = ["lowest", "newer", "wider", "slow", "widest", "newest", "lower", "low", "new", "wide"]
+    rows = [f"{a} {b} {c} {a}\t{a} {c} {b} {a} ." for a in names for b in names for c in names[:4]]
+    rows += [f"{a} {b} {c} {a}\t{a} {c} {a}" for a in names[:5] for b in names for c in names[:4]]
+    Path("pairs.tsv").write_text("\n".join(rows) + "\n")
+    side = {"unit": "bpe", "max_size": 30}
+    return {
+        "name": "words",
+        "data": {"kind": "text", "path": "pairs.tsv", "source": side, "target": side},
+        "model": {"hidden_dim": 32, "attention": {"score": "dot"}},
+        "training": {"epochs": 8, "batch_size": 32, "learning_rate": 0.01, "monitor": "bleu",
+                     "teacher_forcing": {"probability": 1}, **training},
+    }  # fmt: skip
+
+
+def test_the_largest_bleu_of_the_validation_part_selects_the_best_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(objective, "MAX_SEQUENCES", 7)  # several chunks
+    config = resolve(words_config(early_stopping={"patience": 2})).config
+    folder, _ = train_one(config, tmp_path)
+    history, summary = folder.read_metrics(), folder.read_summary()
+    values = [record.bleu or 0.0 for record in history]
+    best = summary["best_epoch"]
+    assert values[best - 1] == max(values) > values[0]
+    assert len(history) in (best + 2, 8)
+    assert summary["monitored"] == {"measure": "bleu", "value": max(values)}
+    assert describe_monitored(summary) == f" by BLEU {max(values):.2f}"
+    # The value is that of `evaluate`.
+    _, trained = open_run(folder.path)
+    data = load_splits(trained)
+    assert references_of(data.validation), "a source has several targets"
+    found = evaluate(
+        trained.model, data.validation, ReferenceLosses.from_splits(data.validation, data)
+    )
+    assert found.as_plain()["measures"]["bleu"] == max(values)
+
+
+def test_bleu_of_seeds_side_by_side_and_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = resolve({**words_config(epochs=3), "seed": 24}).config
+    alone, _ = train_one(config, tmp_path / "alone")
+    runs = [(config.model_copy(update={"seed": seed}), RunFolder(tmp_path / f"{seed}"))
+            for seed in (23, 24)]  # fmt: skip
+    train_many(runs)
+    one, other = ([record.bleu for record in folder.read_metrics()]
+                  for folder in (alone, runs[1][1]))  # fmt: skip
+    assert one == pytest.approx(other, abs=2)
+    assert one[-1] > 10
+    assert verify_resume(config, tmp_path / "stopped", stops=2).difference is None
+
+
+def test_bleu_needs_words_and_sacrebleu(
+    tmp_path: Path, seqattn: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("words.yaml").write_text(json.dumps(words_config(epochs=1)))
+    done = seqattn("train", "words.yaml", "--set", "data.target={unit: character}")
+    assert done.code == 2 and "training.monitor: bleu compares words" in done.err
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    done = seqattn("train", "words.yaml")
+    assert done.code == 2
+    assert (
+        f"training.monitor: bleu needs sacrebleu, which is not installed: {install_command('text')}"
+        in done.err
+    )
 
 
 def test_a_run_is_not_resumed_with_other_subwords(

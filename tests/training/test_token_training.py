@@ -3,6 +3,7 @@ by length."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -17,6 +18,7 @@ from seqattn.models.modality import TokenModality
 from seqattn.training.batches import Batch, DataLoader
 from seqattn.training.learner import StepRNG
 from seqattn.training.objective import AutogradLoss
+from seqattn.training.process_group import ProcessGroup
 from seqattn.training.state import StackedParams
 from tests.models.test_tokens import MODELS, N, T, V, batch, built
 
@@ -176,11 +178,60 @@ def test_batches_by_length_have_little_padding_and_every_sequence() -> None:
     assert int(source_lengths[seen[100:]].min()) == int(source_lengths.max())
 
 
-def test_runs_side_by_side_have_the_batches_of_runs_alone() -> None:
+@pytest.mark.parametrize("tokens", [8, 37, 10_000])
+def test_a_batch_of_tokens_has_as_many_sequences_as_fit(tokens: int) -> None:
+    n = 103
+    sequences, source_lengths, target_lengths = batch_of_lengths(n)
+    loader = DataLoader([sequences], tokens, None, by_length=True, of_tokens=True)
+    lengths = torch.maximum(source_lengths, target_lengths)
+    for epoch in (0, 1):
+        fetch, batches = loader.shuffled([3], epoch), list[list[int]]()
+        for step in range(len(loader.batches(epoch))):
+            found = fetch(step)
+            ids = (found.source[:, 0, 0] // 10).tolist()
+            batches.append(ids)
+            assert found.source_steps == int(source_lengths[ids].max())
+            assert found.target_steps == int(target_lengths[ids].max())
+            assert len(ids) * int(lengths[ids].max()) <= tokens
+            assert [str(k) for k in ids] == loader.ids_of_batch(step, 3, epoch, ())
+        assert sorted(itertools.chain(*batches)) == list(range(n))
+        # Of the sequences sorted by length, the first of the next batch did not fit.
+        pairs = [[(int(source_lengths[k]), int(target_lengths[k])) for k in ids] for ids in batches]
+        pairs.sort(key=lambda of: (of[0], -len(of), of))
+        for one, following in itertools.pairwise(pairs):
+            assert (len(one) + 1) * max(itertools.chain(*one, following[0])) > tokens
+    if tokens == 37:
+        orders = [loader.order([seed], epoch).tolist() for seed, epoch in ((3, 0), (3, 1), (4, 0))]
+        assert orders[0] != orders[1] and orders[0] != orders[2]
+        sizes = [[batch.shard.n for batch in loader.batches(epoch)] for epoch in (0, 1)]
+        assert sizes[0] != sizes[1] and sorted(sizes[0]) == sorted(sizes[1])
+
+
+def test_processes_share_batches_of_tokens() -> None:
     sequences, *_ = batch_of_lengths(64)
-    alone = [DataLoader([sequences], 8, None, by_length=True).shuffled([k], 1) for k in (3, 4)]
-    together = DataLoader([sequences, sequences], 8, None, by_length=True).shuffled([3, 4], 1)
-    for step in range(8):
+    groups = [ProcessGroup(rank, 2, torch.device("cpu")) for rank in range(2)]
+    whole, *shares = (
+        DataLoader([sequences], 30, group, by_length=True, of_tokens=True)
+        for group in (None, *groups)
+    )
+    fetch = [loader.shuffled([3], 1) for loader in (whole, *shares)]
+    for step, whole_batch in enumerate(whole.batches(1)):
+        all_of_it, *parts = (one(step) for one in fetch)
+        ids = [int(k) // 10 for part in parts for k in part.source[:, 0, 0]]
+        assert ids == (all_of_it.source[:, 0, 0] // 10).tolist()
+        assert [loader.batches(1)[step].shard.n for loader in shares] == [whole_batch.shard.n] * 2
+
+
+@pytest.mark.parametrize(("size", "of_tokens"), [(8, False), (40, True)])
+def test_runs_side_by_side_have_the_batches_of_runs_alone(size: int, of_tokens: bool) -> None:
+    sequences, *_ = batch_of_lengths(64)
+    of_one, of_both = (
+        DataLoader([sequences] * count, size, None, by_length=True, of_tokens=of_tokens)
+        for count in (1, 2)
+    )
+    alone = [of_one.shuffled([k], 1) for k in (3, 4)]
+    together = of_both.shuffled([3, 4], 1)
+    for step in range(len(of_both.batches(1))):
         both = together(step)
         for k, one in enumerate(alone):
             found = one(step)

@@ -187,6 +187,7 @@ def manual_changes(base: Config, path: str) -> list[Changes]:
             for word in ("finetuned", "learned") for cut in ("data.min_length", "data.min_corners")
         ],
         "model.positions": [{path: "none", "model.longest": None}],
+        "training.batch_type": [{path: "tokens", "training.batch_size": 80}],
         "training.momentum": [{path: 0.5, "training.optimizer": "sgd"}],
     }  # fmt: skip
     return table.get(path, [])
