@@ -69,7 +69,7 @@ def verify_resume(
         asked += 1
         return 0
 
-    def end_epoch(_record: EpochRecord) -> None:
+    def end_epoch(_folder: Path, _record: EpochRecord) -> None:
         nonlocal steps
         steps = asked
 

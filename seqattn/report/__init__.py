@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from seqattn import __version__
 from seqattn.analysis.comparison import ComparisonResult, is_comparison, read_comparison
-from seqattn.errors import CheckpointError, UsageError, counted, install_command
+from seqattn.errors import UsageError, counted, install_command
+from seqattn.plots.captions import WEIGHTS_CAPTION
 from seqattn.report.content import comparison_content, run_content, runs_content
 from seqattn.runs import PAGE, RunFolder, find_run
 from seqattn.runs.storage import folder_lock, write_output
@@ -69,39 +70,18 @@ def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path
     with contextlib.nullcontext() if output else folder_lock(folder, remedy=OUTPUT_HINT):
         if is_many:
             result = read_comparison(path)
-            for variant in result.variants:
-                for each in list(variant.folders.values())[:1]:
-                    _check_vectors(each)
             if output is None:
                 _check_finished(result)
             content = comparison_content(
                 result, None if output is None else output.parent, live=live
             )
         else:
-            _check_vectors(RunFolder(folder))
             content = run_content(RunFolder(folder), live=live)
         target = output or folder / PAGE
         # A path may contain bytes that are not valid text. Python represents such a byte as a lone
         # surrogate.
         write_output(target, render_page(content).encode(errors="backslashreplace"))
     return target
-
-
-def _check_vectors(folder: RunFolder) -> None:
-    """Check that the steps of a run are vectors.
-
-    Raises:
-        UsageError: if they are not.
-    """
-    try:
-        is_of_symbols = "target_vocabulary" in folder.read_predictions(1)
-    except CheckpointError:  # the page names files that cannot be read
-        return
-    if is_of_symbols:
-        raise UsageError(
-            f"seqattn report: the steps of {folder.path} are symbols; the page shows sequences of"
-            " vectors only."
-        )
 
 
 def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
@@ -128,8 +108,6 @@ def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
             f" {counted(len(runs), 'folder')} were given."
         )
     folders = [RunFolder(find_run(path)[0].path) for path in runs]
-    for folder in folders:
-        _check_vectors(folder)
     write_output(output, render_page(runs_content(folders)).encode(errors="backslashreplace"))
     return output
 
@@ -166,6 +144,7 @@ def render_page(content: dict[str, Any]) -> str:
     return environment.get_template("page.html").render(
         content=content,
         data=data,
+        caption=WEIGHTS_CAPTION,
         version=__version__,
         nonce=hashlib.sha256(data.encode()).hexdigest()[:32],
         style=(files / "page.css").read_text(encoding="utf-8"),

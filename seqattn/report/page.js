@@ -164,12 +164,12 @@
   function clearText(id) {
     if (!plotById(id).data) byId(id).textContent = "";
   }
-  function colourScale(meaning, array, largest) {
+  function colourScale(meaning, array, largest2) {
     if (meaning === "strength") {
       const widest = Math.max(Math.abs(array.low), Math.abs(array.high)) || 1;
       return { colorscale: DIVERGING, zmin: -widest, zmax: widest };
     }
-    return { colorscale: "Viridis", zmin: 0, zmax: largest || 1 };
+    return { colorscale: "Viridis", zmin: 0, zmax: largest2 || 1 };
   }
   function heatmap(z, across, down, colours, title, decimals = 4) {
     return {
@@ -256,17 +256,17 @@
       shapes: [...medianShapes(variants, axis), ...shapes],
       annotations,
       hovermode: "closest",
-      yaxis: { title: { text: `test loss, mean squared error${content.unit}` }, ...axis.axis },
+      yaxis: { title: { text: `test loss, ${content.loss_name ?? "mean squared error"}${content.unit}` }, ...axis.axis },
       xaxis: variantAxis(variants)
     });
     showNote(axis.note);
   }
   function describeChosen(point, path) {
     const words = `Test loss ${formatNumber(point.loss)} free running, ${formatNumber(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best parameter-free baseline. `;
-    const link = textElement("a", point.page ? "Open the page of the run" : "Open the folder of the run");
-    link.href = point.link.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
+    const link = textElement("a", "Open the page of the run");
+    link.href = `${point.link.split("/").map(encodeURIComponent).join("/")}/report.html`;
     const command2 = textElement("code", `seqattn report ${path}/${point.path}`);
-    byId("chosen-words").replaceChildren(words, link, ...point.page ? [] : [", or write the page: ", command2]);
+    byId("chosen-words").replaceChildren(words, ...point.page ? [link] : ["Write its page: ", command2]);
   }
   function drawChosenCurve({ curve }) {
     if (!curve) {
@@ -429,7 +429,7 @@
     }
     return { shapes, annotations };
   }
-  function showCurves(curves, unit) {
+  function showCurves(curves, loss, unit) {
     const losses = [...curves.training, ...curves.validation, ...curves.teacher_forced];
     const drawLosses = () => {
       const axis = lossAxis(selectById("scale").value === "log", losses, referencesOf(curves));
@@ -439,7 +439,7 @@
         ...referenceLines2(curves, axis),
         legend: { orientation: "h", y: -0.18 },
         xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
-        yaxis: { title: { text: `mean squared error${unit}` }, ...axis.axis }
+        yaxis: { title: { text: `${loss}${unit}` }, ...axis.axis }
       });
       showNote(axis.note);
     };
@@ -795,8 +795,8 @@
     const step = `Step ${view.step + 1} (${pointOfStep(view)})`;
     let text2 = `${step}.`;
     if (view.map) {
-      const attended2 = describeAttended(view);
-      text2 = `${step} attends to ${view.kind === "decoder_self" && attended2 ? "the steps of " : ""}${attended2 || "nothing"}.`;
+      const attended3 = describeAttended(view);
+      text2 = `${step} attends to ${view.kind === "decoder_self" && attended3 ? "the steps of " : ""}${attended3 || "nothing"}.`;
     }
     if (view.kind !== "encoder_self") text2 += ` Forecast: ${describeForecast(view)}.`;
     return `${text2} The mean squared error of the sequence${unit} is ${formatNumber(view.examples.losses[view.example])}.`;
@@ -931,7 +931,7 @@
     }
     return most;
   }
-  function drawFrame(history, weights, largest) {
+  function drawFrame(history, weights, largest2) {
     const [k, layer, head, frame] = ["history-example", "history-layer", "history-head", "history-frame"].map(numberOf);
     const [S, T] = [history.source_lengths[k], history.target_lengths[k]];
     const z = matrix(weights, T, S, frame, k, layer, head);
@@ -942,7 +942,7 @@
     byId("history-frame").setAttribute("aria-valuetext", name);
     const title = history.meaning === "strength" ? "read strength" : "attention weight";
     const down = history.alignment ? stepNames(T) : pointNames(T, S + 1);
-    draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest), title, weights.decimals)], {
+    draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest2), title, weights.decimals)], {
       xaxis: { title: { text: "attended source point" } },
       yaxis: { autorange: "reversed", title: { text: history.alignment ? "target step" : "forecast point" } },
       shapes: outlines(known, ALIGNMENT_COLOUR)
@@ -996,934 +996,6 @@
     addPlayButton(frames, show);
     onThemeChange(show);
     choose();
-  }
-
-  // src/live/glossary.ts
-  var TERMS = [
-    { name: "attention", definition: "A way for the [decoder] to look back at every source point for each forecast point. It weighs the source points and reads a mixture of them." },
-    { name: "attention weight", definition: "How much one forecast point reads from one source point. The weights of a forecast point are usually between 0 and 1 and add up to 1; if a head is knocked out, all of them are 0." },
-    { name: "baseline", definition: "A simple forecast that needs no neural network, such as repeating the last value. A model is only useful if its error is lower." },
-    { name: "context", definition: "What attention hands to the [decoder]: the sum of the [values|value] of all source points, each multiplied by its weight." },
-    { name: "decoder", definition: "The part of the model that writes the forecast, one point after the other." },
-    { name: "encoder", definition: "The part of the model that reads the source and turns each of its points into a list of numbers, the encoder state." },
-    { name: "entropy", definition: "A measure of how widely the weights of a forecast point are spread. It is 0 if all weight is on one source point, and largest if all weights are equal." },
-    { name: "epoch", definition: "One pass of the training through all training sequences. Epoch 0 is the model before its training, with random parameters." },
-    { name: "forecast point", definition: "A point that the model computes. Its number continues the count of the source: after a source of 2 points, forecast point 3 is the first one, which commands call step 1." },
-    { name: "free running", definition: "Forecasting as in real use: each forecast point starts from the model's own previous one, so errors can add up. The opposite is [teacher forcing]." },
-    { name: "key", definition: "The numbers of a source point that a [query] is compared with. The comparison gives the [score]." },
-    { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
-    { name: "noise floor", definition: "The [mean squared error] of a forecast that knows the data without noise. No model is reliably better, and a model that sees only noisy sources may not be able to reach it." },
-    { name: "own weights", definition: "The [attention weights|attention weight] that the model computes itself. The opposite are forced weights, which a reader gives to it." },
-    { name: "parameter-free", definition: "Describes a [baseline] that is a fixed rule, so that nothing is trained." },
-    { name: "query", definition: "The numbers with which the [decoder] asks what it needs for a forecast point. They are compared with the [key] of each source point." },
-    { name: "score", definition: "A number that says how well a [query] fits a [key]. Scores become weights by a normalizer such as [softmax]." },
-    { name: "softmax", definition: "The function that turns scores into weights: all are positive, they add up to 1, and a higher [score] gives a larger weight." },
-    { name: "source point", definition: "A point that the model is given. The source points are counted from 1." },
-    { name: "teacher forcing", definition: "Giving the [decoder] the true previous point instead of its own forecast. It makes training easier, but it is impossible in real use." },
-    { name: "value", definition: "The numbers of a source point that attention passes on. The weights decide how much of each value is in the [context]." }
-  ];
-  var idOf = (name) => `term-${name.replaceAll(" ", "-")}`;
-  function showGlossary() {
-    const list = document.createElement("dl");
-    list.append(...TERMS.flatMap(({ name, definition }) => {
-      const term2 = document.createElement("dt");
-      term2.id = idOf(name);
-      term2.append(textElement("dfn", name));
-      const meaning = document.createElement("dd");
-      meaning.append(...withTerms(definition));
-      return [term2, meaning];
-    }));
-    byId("glossary").append(list);
-    for (const marked of document.querySelectorAll("[data-term]")) {
-      const term2 = TERMS.find(({ name }) => name === marked.dataset.term);
-      if (term2) marked.replaceWith(termElement(marked.textContent, term2));
-    }
-  }
-  function card() {
-    const found = document.getElementById("term-card");
-    if (found) return found;
-    const made = document.createElement("div");
-    made.id = "term-card";
-    made.popover = "auto";
-    made.setAttribute("role", "note");
-    document.body.append(made);
-    return made;
-  }
-  var CARD_GAP = 10;
-  function placeCard(place3, word) {
-    const tour = word.closest("#live-tour-panel")?.getBoundingClientRect();
-    const at = word.getBoundingClientRect();
-    const { width, height } = place3.getBoundingClientRect();
-    const fit = (position, size, room) => Math.max(CARD_GAP, Math.min(position, room - size - CARD_GAP));
-    const isBeside = tour !== void 0 && tour.right + CARD_GAP + width < innerWidth;
-    const left = isBeside ? tour.right + CARD_GAP : at.left;
-    const isAbove = tour ? true : at.bottom + CARD_GAP + height > innerHeight;
-    const top = isBeside ? at.top : isAbove ? (tour ?? at).top - height - CARD_GAP : at.bottom + CARD_GAP;
-    place3.style.left = `${fit(left, width, innerWidth)}px`;
-    place3.style.top = `${fit(top, height, innerHeight)}px`;
-  }
-  function showCard({ name, definition }, word) {
-    const place3 = card();
-    place3.setAttribute("aria-label", name);
-    const close = textElement("button", "Close");
-    close.type = "button";
-    close.addEventListener("click", () => {
-      place3.hidePopover();
-      word.focus();
-    });
-    const text2 = document.createElement("p");
-    text2.append(...withTerms(definition, (term2) => {
-      showCard(term2, word);
-    }));
-    place3.replaceChildren(textElement("strong", name), text2, close);
-    place3.showPopover();
-    placeCard(place3, word);
-    close.focus();
-  }
-  function termElement(words, term2, show) {
-    if (!("popover" in HTMLElement.prototype)) {
-      const link = textElement("a", words);
-      link.href = `#${idOf(term2.name)}`;
-      return link;
-    }
-    const button = textElement("button", words);
-    button.type = "button";
-    button.className = "term";
-    button.setAttribute("aria-label", `${words}: what is it?`);
-    button.addEventListener("click", () => {
-      (show ?? ((shown) => {
-        showCard(shown, button);
-      }))(term2);
-    });
-    return button;
-  }
-  var isCardOpen = () => document.getElementById("term-card")?.matches(":popover-open") ?? false;
-  function splitTerms(text2) {
-    return text2.split(/\[([^\]]+)\]/);
-  }
-  var markTerms = (sentence) => sentence.includes("[") ? sentence : sentence.replace(/mean squared error|noise floor/g, "[$&]");
-  function withTerms(text2, show) {
-    return splitTerms(text2).map((part, k) => {
-      const [words, name = words] = part.split("|");
-      const term2 = k % 2 ? TERMS.find((each) => each.name === name) : void 0;
-      return term2 ? termElement(words, term2, show) : part;
-    });
-  }
-  function paragraph(text2) {
-    const made = document.createElement("p");
-    made.append(...withTerms(text2));
-    return made;
-  }
-
-  // src/live/arithmetic/record.ts
-  var DECIMALS = 4;
-  var MAX_PRINTED_SIDE = 8;
-  var MAX_TERMS = 8;
-  function printed(x) {
-    const scaled = x * 10 ** DECIMALS;
-    const floor = Math.floor(scaled);
-    const part = scaled - floor;
-    const isUp = part > 0.5 || part === 0.5 && floor % 2 !== 0;
-    return (isUp ? floor + 1 : floor) / 10 ** DECIMALS + 0;
-  }
-  var printedRow = (row) => row.map(printed);
-  var printedRows = (rows) => rows.map(printedRow);
-  var dot = (left, right) => left.reduce((sum, x, k) => sum + x * right[k], 0);
-  var affine = (weight, bias, x) => weight.map((row, k) => dot(row, x) + (bias ? bias[k] : 0));
-  function formatCell(x, digits = null) {
-    if (!Number.isFinite(x)) return "none";
-    return withMinus(digits === null ? x.toFixed(DECIMALS) : String(Number(x.toPrecision(digits))));
-  }
-  var factor = (x) => x < 0 ? `(${formatCell(x)})` : formatCell(x);
-  function sumText(terms) {
-    if (terms.length <= MAX_TERMS) return terms.join(" + ");
-    return `${terms.slice(0, MAX_TERMS - 1).join(" + ")} + \u2026 + ${terms[terms.length - 1]} (${terms.length} terms)`;
-  }
-  var productsText = (left, right) => sumText(left.map((x, k) => `${factor(x)} \xD7 ${factor(right[k])}`));
-  var refs = (vector) => vector.values.map((_, k) => vector.ref(k));
-  var rowOf = (matrix2, row) => ({ values: matrix2.values[row], ref: (k) => matrix2.ref(row, k) });
-  var columnOf = (matrix2, column) => ({ values: matrix2.values.map((row) => row[column]), ref: (k) => matrix2.ref(k, column) });
-  var pointNames2 = (count) => Array.from({ length: count }, (_, k) => `point ${k + 1}`);
-  var columnNumbers = (count) => Array.from({ length: count }, (_, k) => String(k + 1));
-  var StageRecord = class {
-    stages = [];
-    /** Add a stage of (rows, columns) and return its printed numbers; the rows are the source points unless they are named. */
-    add(name, formula, numbers, options = {}) {
-      const { rows, columns, own = null, ownAs = "origin", isByModel = false, digits = null, origin = () => null } = options;
-      const values = digits === null ? printedRows(numbers) : numbers.map((row) => row.map((x) => Number(x.toPrecision(digits))));
-      const stage = this.stages.length;
-      this.stages.push({
-        name,
-        formula,
-        own,
-        ownAs,
-        isByModel,
-        digits,
-        origin,
-        numbers: values,
-        rows: rows ?? pointNames2(values.length),
-        columns: columns ?? columnNumbers(values[0]?.length ?? 0),
-        hasPointRows: rows === void 0
-      });
-      return { values, stage, ref: (row, column) => ({ stage, row, column }) };
-    }
-    /** Add a stage of one row. */
-    addRow(name, formula, row, numbers, options = {}) {
-      const own = options.ownRow ? [[...options.ownRow]] : null;
-      return rowOf(this.add(name, formula, [numbers], { rows: [row], own, ownAs: "rows", ...options }), 0);
-    }
-    /** Add a stage whose last column follows from the others, and return it. `own`: the model's own numbers of that column. */
-    addColumns(name, formula, columns, options = {}) {
-      const names = Object.keys(columns);
-      const lists = Object.values(columns);
-      const count = Math.max(...lists.map((list) => typeof list === "number" ? 1 : list.length));
-      const numbers = Array.from({ length: count }, (_, k) => lists.map((list) => typeof list === "number" ? list : list[k]));
-      const { own, ...others } = options;
-      const last = names.length - 1;
-      const ownNumbers = own ? [...own].map((x) => names.map((_, column) => column === last ? x : NaN)) : null;
-      return columnOf(this.add(name, formula, numbers, { columns: names, own: ownNumbers, ownAs: "column", ...others }), last);
-    }
-    /** The index of the next stage. */
-    get next() {
-      return this.stages.length;
-    }
-  };
-
-  // src/live/arithmetic/locations.ts
-  var CONTENT_WEIGHTS = "Content weights";
-  var sigmoid = (x) => 1 / (1 + Math.exp(-x));
-  var softplus = (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
-  var modulo = (a, b) => (a % b + b) % b;
-  var wholeText = (x) => String(x);
-  function addLocalWindow(step, normalize, scores, window2) {
-    const { record } = step;
-    const S = scores.values.length;
-    const hidden = affine(step.linear("attention.location.predict").weight, null, step.query).map(Math.tanh);
-    const fraction = sigmoid(dot(step.linear("attention.location.combine").weight[step.input.head], hidden));
-    const centerRow = record.addRow("Window center", "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint", "p", [fraction * (S - 1)], { columns: ["p"], isByModel: true });
-    const [center] = centerRow.values;
-    const inside = scores.values.map((_, s) => Math.abs(s - center) <= window2);
-    const content = normalize(record, { name: CONTENT_WEIGHTS, scores, inside, own: void 0 });
-    const gaussian = printedRow(scores.values.map((_, s) => Math.exp(-2 * ((s - center) / window2) ** 2)));
-    const stage = record.next;
-    const origin = (row, column) => {
-      if (column === 0) return { expression: "the content weight of this point", cells: [content.ref(row)] };
-      if (column === 1) return { expression: `exp(\u2212(${row} \u2212 ${formatCell(center)})\xB2 / (2 \xD7 (${wholeText(window2)} / 2)\xB2))`, cells: [centerRow.ref(0)] };
-      return { expression: `${formatCell(content.values[row])} \xD7 ${formatCell(gaussian[row])}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
-    };
-    const columns = { content: content.values, window: gaussian, weight: content.values.map((x, s) => x * gaussian[s]) };
-    return record.addColumns("Weights", `times exp(-(s - p)^2 / (2 (D/2)^2)), D = ${wholeText(window2)}, s from 0`, columns, { own: step.weights, origin });
-  }
-  function addControl(step) {
-    const { weight, bias } = step.linear("attention.location.control");
-    const [gate, sharpness, ...shift] = step.headSlice(affine(weight, bias, step.query));
-    const largest = Math.max(...shift);
-    const exponentials = shift.map((x) => Math.exp(x - largest));
-    const sum = exponentials.reduce((a, b) => a + b, 0);
-    const reach = Math.floor(shift.length / 2);
-    const names = shift.map((_, k) => `s(${k - reach < 0 ? "" : "+"}${k - reach})`);
-    const numbers = [sigmoid(gate), 1 + softplus(sharpness), ...exponentials.map((x) => x / sum)];
-    return step.record.addRow("Gate, sharpness and shift", "from h, by the checkpoint", "value", numbers, { columns: ["g", "gamma", ...names], isByModel: true });
-  }
-  function addLocationShift(step, normalize, scores) {
-    const { record } = step;
-    const S = scores.values.length;
-    const content = normalize(record, { name: CONTENT_WEIGHTS, scores, inside: scores.values.map(() => true), own: void 0 });
-    const control = addControl(step);
-    const [g, gamma, ...s] = control.values;
-    const reach = Math.floor(s.length / 2);
-    const previous = printedRow(step.previousWeights ?? scores.values.map((_, k) => k === S - 1 ? 1 : 0));
-    const gated = printedRow(content.values.map((x, k) => g * x + (1 - g) * previous[k]));
-    const from = (row) => s.map((_, k) => modulo(row - (k - reach), S));
-    const shifted = printedRow(gated.map((_, row) => from(row).reduce((sum, place3, k) => sum + s[k] * gated[place3], 0)));
-    const powers = shifted.map((x) => printed(x ** gamma));
-    const total = powers.reduce((a, b) => a + b, 0);
-    const stage = record.next;
-    const at = (row, column) => ({ stage, row, column });
-    const origins = [
-      (row) => ({ expression: step.previousWeights ? "the weight of this point in the step before" : row === S - 1 ? "1: before the first step all weight is on the last point" : "0: before the first step all weight is on the last point", cells: [] }),
-      (row) => ({ expression: `${formatCell(g)} \xD7 ${formatCell(content.values[row])} + (1 \u2212 ${formatCell(g)}) \xD7 ${formatCell(previous[row])}`, cells: [control.ref(0), content.ref(row), at(row, 0)] }),
-      (row) => ({ expression: sumText(from(row).map((place3, k) => `${formatCell(gated[place3])} \xD7 ${formatCell(s[k])}`)), cells: from(row).flatMap((place3, k) => [at(place3, 1), control.ref(2 + k)]) }),
-      (row) => ({ expression: `${formatCell(shifted[row])}^${factor(gamma)}`, cells: [at(row, 2), control.ref(1)] }),
-      (row) => ({ expression: `${formatCell(powers[row])} / (${sumText(powers.map((x) => formatCell(x)))})`, cells: powers.map((_, k) => at(k, 3)) })
-    ];
-    const formula = "gated = g content + (1 - g) previous; shifted(i) = sum of gated(i - j) s(j), circular; weight = shifted^gamma / sum of these";
-    const columns = { previous, gated, shifted, "shifted^gamma": powers, weight: powers.map((x) => x / total) };
-    return record.addColumns("Weights", formula, columns, { own: step.weights, origin: (row, column) => origins[column](row) });
-  }
-
-  // src/live/arithmetic/normalizers.ts
-  var cell = (stage, row, column) => ({ stage, row, column });
-  var scoreOrigin = (scores, row) => ({ expression: "the score of this point", cells: [scores.ref(row)] });
-  function addSoftmax(record, { name, scores, inside, own }) {
-    const { values } = scores;
-    const largest = Math.max(...values.filter((_, k) => inside[k]));
-    const exponentials = printedRow(values.map((score, k) => inside[k] ? Math.exp(score - largest) : 0));
-    const sum = exponentials.reduce((a, b) => a + b, 0);
-    const stage = record.next;
-    const origin = (row, column) => {
-      if (column === 0) return scoreOrigin(scores, row);
-      if (column === 1 && !inside[row]) return { expression: "0, since the point is outside the window", cells: [] };
-      if (column === 1) return { expression: `exp(${formatCell(values[row])} \u2212 ${factor(largest)})`, cells: [cell(stage, row, 0), cell(stage, values.indexOf(largest), 0)] };
-      return { expression: `${formatCell(exponentials[row])} / (${sumText(exponentials.map((x) => formatCell(x)))})`, cells: values.map((_, k) => cell(stage, k, 1)) };
-    };
-    const columns = { score: values, "exp(score - largest)": exponentials, weight: exponentials.map((x) => x / sum) };
-    return record.addColumns(name, "softmax: weight = exp(score - largest) / sum of these", columns, { own, origin });
-  }
-  function addSparsemax(record, { name, scores, inside, own }) {
-    const { values } = scores;
-    const order = values.map((_, k) => k).filter((k) => inside[k]).sort((a, b) => values[b] - values[a]);
-    let total = 0;
-    const support = order.filter((point, k) => {
-      total += values[point];
-      return 1 + (k + 1) * values[point] > total;
-    });
-    const count = support.length;
-    const tau = printed((support.reduce((sum, k) => sum + values[k], 0) - 1) / count);
-    const stage = record.next;
-    const origin = (row, column) => {
-      if (column === 0) return scoreOrigin(scores, row);
-      if (column === 1) return { expression: `(${sumText(support.map((k) => factor(values[k])))} \u2212 1) / ${count}`, cells: support.map((k) => cell(stage, k, 0)) };
-      if (!inside[row]) return { expression: "0, since the point is outside the window", cells: [] };
-      return { expression: `max(${formatCell(values[row])} \u2212 ${factor(tau)}, 0)`, cells: [cell(stage, row, 0), cell(stage, row, 1)] };
-    };
-    const formula = `sparsemax: weight = max(score - tau, 0), tau = (sum of the ${count} largest - 1) / ${count}`;
-    const weight = values.map((score, k) => inside[k] ? Math.max(score - tau, 0) : 0);
-    return record.addColumns(name, formula, { score: values, tau, weight }, { own, origin });
-  }
-  function addHard(record, { name, scores, inside, own }) {
-    const { values } = scores;
-    const largest = Math.max(...values.filter((_, k) => inside[k]));
-    const chosen = values.findIndex((score, k) => inside[k] && score === largest);
-    const stage = record.next;
-    const origin = (row, column) => {
-      if (column === 0) return scoreOrigin(scores, row);
-      const text2 = row === chosen ? `1, since ${formatCell(values[row])} is the largest score` : `0, since ${formatCell(values[row])} is not the largest score, ${formatCell(largest)}`;
-      return { expression: text2, cells: [cell(stage, row, 0), cell(stage, chosen, 0)] };
-    };
-    const weight = values.map((_, k) => k === chosen ? 1 : 0);
-    return record.addColumns(name, "hard: all weight on the largest score", { score: values, weight }, { own, origin });
-  }
-  var NORMALIZERS = { softmax: addSoftmax, sparsemax: addSparsemax, hard: addHard };
-  var normalizerOf = (name) => NORMALIZERS[name];
-
-  // src/live/arithmetic/step.ts
-  var AttentionStep = class {
-    constructor(input) {
-      this.input = input;
-    }
-    input;
-    record = new StageRecord();
-    /** Return an intermediate result; see seqattn/export/live_parts.py. */
-    trace(name) {
-      const found = this.input.answer.trace[name];
-      if (found === void 0) throw new Error(`The model of this page does not return its ${name}.`);
-      return found;
-    }
-    parameter(name) {
-      const found = this.input.parameter(name);
-      if (found === void 0) throw new Error(`The model has no parameter ${name}.`);
-      return found;
-    }
-    vector(name) {
-      return this.parameter(name);
-    }
-    linear(name) {
-      return { weight: this.parameter(`${name}.weight`), bias: this.input.parameter(`${name}.bias`) ?? null };
-    }
-    has(name) {
-      return this.input.parameter(`${name}.weight`) !== void 0;
-    }
-    /** The number of heads. */
-    get heads() {
-      return Math.max(1, this.input.content.heads);
-    }
-    /** Return the part of an axis that belongs to the head. */
-    headSlice(values) {
-      const width = values.length / this.heads;
-      return values.slice(this.input.head * width, (this.input.head + 1) * width);
-    }
-    /** The encoder states (S, H), the decoder state (H,) and the keys, values, scores and weights of the head, not rounded. */
-    get states() {
-      return this.trace("states");
-    }
-    get query() {
-      return this.trace("query")[this.input.layer][this.input.step];
-    }
-    /** The query (K,) of the head of a Transformer. */
-    get headQuery() {
-      return this.trace("query")[this.input.layer][this.input.head][this.input.step];
-    }
-    get keys() {
-      return this.trace("keys")[this.input.layer][this.input.head];
-    }
-    get values() {
-      return this.trace("values")[this.input.layer][this.input.head];
-    }
-    get scores() {
-      return this.trace("scores")[this.input.layer][this.input.head][this.input.step];
-    }
-    get weights() {
-      return this.input.answer.weights[this.input.layer][this.input.head][this.input.step];
-    }
-    get previousWeights() {
-      const { answer, layer, head, step } = this.input;
-      return step > 0 ? answer.weights[layer][head][step - 1] : null;
-    }
-    get context() {
-      return this.contexts[this.input.head];
-    }
-    /** The contexts (A, V) of all heads. */
-    get contexts() {
-      return this.trace("context")[this.input.layer].map((head) => head[this.input.step]);
-    }
-    /** Add the decoder state as query (K,). */
-    addStateAsQuery() {
-      const query = this.headSlice(this.query);
-      const first = this.input.head * query.length;
-      return this.record.addRow("Query", "q = h", "q", query, { origin: this.copyOf("Decoder state h", 0, first) });
-    }
-    /** Add the encoder states as keys (S, K). */
-    addStatesAsKeys() {
-      const keys = this.states.map((state) => this.headSlice(state));
-      return this.record.add("Keys", "k = s, the encoder's states", keys, { origin: this.copyOf("Encoder states", null, this.input.head * keys[0].length) });
-    }
-    /** Return the origin of numbers that are those of another stage, whose name begins with `name`. */
-    copyOf(name, row, first = 0) {
-      const stage = this.record.stages.findIndex((each) => each.name.startsWith(name));
-      return (r, c) => stage < 0 ? null : { expression: `the same number of \u201C${this.record.stages[stage].name}\u201D`, cells: [{ stage, row: row ?? r, column: first + c }] };
-    }
-    /** Add a projection of the decoder state as query (K,). */
-    mapQuery(formula, name, row = "q") {
-      const map = this.linear(name);
-      const ofModel = this.headSlice(affine(map.weight, map.bias, this.query));
-      const inputs = this.vectorOf("Decoder state h", this.query);
-      return rowOf(this.addMap("Query", formula, map, inputs, [ofModel], { rows: [row], ownAs: "rows" }), 0);
-    }
-    /** Add a projection of the encoder states, (S, K). */
-    mapStates(name, formula, module, ofModel) {
-      return this.addMap(name, formula, this.linear(module), this.matrixOf("Encoder states", this.states), ofModel);
-    }
-    /** Return a stage of vectors that was added before. */
-    matrixOf(name, numbers) {
-      const stage = this.record.stages.findIndex((each) => each.name.startsWith(name));
-      return { values: printedRows(numbers), stage, ref: (row, column) => ({ stage, row, column }) };
-    }
-    vectorOf(name, numbers) {
-      return this.matrixOf(name, [numbers]);
-    }
-    /** Add the outputs of a linear layer that belong to the head, after its weights if they are small. */
-    addMap(name, formula, map, inputs, ofModel, options = {}) {
-      const { record } = this;
-      const weight = printedRows(this.headSlice(map.weight));
-      if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
-        return record.add(name, `${formula}; the matrix is too large to print; it is in the checkpoint file of the run`, ofModel, { ...options, isByModel: true });
-      }
-      const bias = map.bias === null ? null : printedRow(this.headSlice(map.bias));
-      const table = addWeights(record, `${name}: the map`, weight, bias, columnNumbers(weight.length));
-      const numbers = inputs.values.map((x) => affine(weight, bias, x));
-      return record.add(name, formula, numbers, { ...options, own: ofModel, origin: (row, column) => affineOrigin(table, bias !== null, column, rowOf(inputs, row)) });
-    }
-  };
-  function addWeights(record, name, weight, bias, rows) {
-    const columns = columnNumbers(weight[0].length);
-    const table = bias === null ? weight : weight.map((row, k) => [...row, bias[k]]);
-    return record.add(name, "", table, { rows, columns: bias === null ? columns : [...columns, "bias"] });
-  }
-  function affineOrigin(table, hasBias, output, input) {
-    const row = rowOf(table, output);
-    const weights = row.values.slice(0, input.values.length);
-    const bias = hasBias ? ` + ${factor(row.values[row.values.length - 1])}` : "";
-    return { expression: productsText(weights, input.values) + bias, cells: [...refs(row), ...refs(input)] };
-  }
-
-  // src/live/arithmetic/context.ts
-  var FORCED = "forced by you";
-  function addWeightStages(step, scores) {
-    const { record } = step;
-    if (step.input.isForced) return addForced(step);
-    const { normalizer = "softmax", location: location2 } = step.input.content.config.attention ?? {};
-    const normalize = normalizerOf(normalizer);
-    if (!normalize) return record.addColumns("Weights", `by ${normalizer}, which does not explain its arithmetic`, { weight: step.weights }, { isByModel: true });
-    if (location2?.kind === "local") return addLocalWindow(step, normalize, scores, Number(location2.window));
-    if (location2?.kind === "location_shift") return addLocationShift(step, normalize, scores);
-    return normalize(record, { name: "Weights", scores, inside: scores.values.map(() => true), own: step.weights });
-  }
-  function addForced(step) {
-    return step.record.addColumns("Weights", FORCED, { weight: step.weights }, { origin: () => ({ expression: "a weight that you forced", cells: [] }) });
-  }
-  function addWeighted(step, name, formula, weights, values, rows) {
-    const numbers = values.values.map((row, s) => row.map((x) => weights.values[s] * x));
-    return step.record.add(name, formula, numbers, {
-      rows,
-      origin: (row, column) => ({ expression: `${factor(weights.values[row])} \xD7 ${factor(values.values[row][column])}`, cells: [weights.ref(row), values.ref(row, column)] })
-    });
-  }
-  function addSum(step, name, formula, row, parts, own) {
-    const sums = parts.values[0].map((_, k) => parts.values.reduce((sum, part) => sum + part[k], 0));
-    return step.record.addRow(name, formula, row, sums, {
-      ownRow: own,
-      origin: (_, column) => {
-        const terms = columnOf(parts, column);
-        return { expression: sumText(terms.values.map(factor)), cells: refs(terms) };
-      }
-    });
-  }
-  function addContext(step, weights, values) {
-    const parts = addWeighted(step, "Weighted values", "weight times value", weights, values);
-    return addSum(step, "Context", "the sum of the weighted values", "c", parts, step.context);
-  }
-  function addHeadContexts(step, context) {
-    const { head } = step.input;
-    const contexts = printedRows(step.contexts);
-    contexts[head] = context.values;
-    const table = step.record.add("Contexts of all heads", `this is head ${head}, the others likewise`, contexts, {
-      rows: contexts.map((_, k) => `head ${k}`),
-      isByModel: true,
-      origin: (row, column) => row === head ? { expression: "the context of this head", cells: [context.ref(column)] } : null
-    });
-    const V = context.values.length;
-    return { values: table.values.flat(), ref: (k) => table.ref(Math.floor(k / V), k % V) };
-  }
-  function addOutput(step, vector, name) {
-    const { record, input: { content, step: t } } = step;
-    const features = content.target_features;
-    const { weight, bias } = step.linear("output");
-    const [W, b] = [printedRows(weight), printedRow(bias)];
-    const table = addWeights(record, "Output layer W, b", W, b, features);
-    const stage = content.config.skip === "linear" ? "Network's share" : "Predicted point";
-    return record.addRow(stage, `y = W ${name} + b`, "y", affine(W, b, vector.values), {
-      columns: features,
-      ownRow: step.trace("output")[t],
-      origin: (_, column) => affineOrigin(table, true, column, vector)
-    });
-  }
-  function addDecoderInput(step) {
-    const { content: { target_features: columns }, step: t } = step.input;
-    return step.record.addRow("Decoder input", "", "point", step.trace("input")[t], { columns });
-  }
-  function concatenate(...vectors) {
-    const places = vectors.flatMap((vector) => vector.values.map((_, k) => vector.ref(k)));
-    return { values: vectors.flatMap((vector) => vector.values), ref: (k) => places[k] };
-  }
-
-  // src/live/arithmetic/fast_weights.ts
-  var EPSILON = 1e-5;
-  function memoryOf(step) {
-    const { step: t, content: { config } } = step.input;
-    const written = step.trace("readout").slice(0, t);
-    const factors = step.trace("factors")[0][0][t];
-    const later = written.map((_, k) => Number(config.rate) * Number(config.decay) ** (t - 1 - k));
-    return { states: [...step.states, ...written], factors: [...factors, ...later], rows: [...pointNames2(step.states.length), ...written.map((_, k) => `step ${k + 1}`)] };
-  }
-  function preactivation(step) {
-    const { step: t } = step.input;
-    const { states } = step;
-    const hidden = t > 0 ? step.trace("readout")[t - 1] : states[states.length - 1];
-    const { weight, bias } = step.linear("decoder_input");
-    const projected = affine(weight, bias, step.trace("input")[t]);
-    return affine(step.linear("decoder_state").weight, null, hidden).map((x, k) => x + projected[k]);
-  }
-  function addStrengths(step, states, h, { factors, rows }) {
-    const products = states.values.map((state) => printed(dot(state, h.values)));
-    const rates = printedRow(factors);
-    const stage = step.record.next;
-    const at = (row, column) => ({ stage, row, column });
-    const { rate, decay } = step.input.content.config;
-    const origin = (row, column) => {
-      const state = rowOf(states, row);
-      if (column === 0) return { expression: productsText(state.values, h.values), cells: [...refs(state), ...refs(h)] };
-      if (column === 1) return { expression: `${String(rate)} \xD7 ${String(decay)}^${rows.length - 1 - row}`, cells: [] };
-      return { expression: `${factor(products[row])} \xD7 ${formatCell(rates[row])}`, cells: [at(row, 0), at(row, 1)] };
-    };
-    const columns = { "h(tau) . h": products, "rate decay^age": rates, strength: products.map((x, k) => x * rates[k]) };
-    const own = rows.map((_, k) => step.weights[k] ?? NaN);
-    const strengths = step.record.addColumns("Strengths", "strength = rate decay^age (h(tau) . h)", columns, { rows, own, origin });
-    step.record.stages[stage].hasPointRows = true;
-    return strengths;
-  }
-  function addNorm(step, z) {
-    const { record } = step;
-    const [gain, bias] = ["gain", "bias"].map((name) => printedRow(step.vector(`decoder_norm.${name}.value`)));
-    const table = record.add("Layer norm's input, gain and bias", z.formula, [z.values, gain, bias], {
-      rows: ["z", "gain", "bias"],
-      origin: (row, column) => row === 0 ? z.origin(column) : null
-    });
-    const input = rowOf(table, 0);
-    const mean = z.values.reduce((a, b) => a + b, 0) / z.values.length;
-    const variance = z.values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / z.values.length;
-    const moments = record.addRow("Mean and deviation of z", "", "z", [mean, Math.sqrt(variance + EPSILON)], {
-      columns: ["mean", "deviation"],
-      origin: (_, column) => ({ expression: column === 0 ? `the mean of the ${z.values.length} numbers of z` : `sqrt(the mean of (z \u2212 mean)\xB2 + ${EPSILON})`, cells: refs(input) })
-    });
-    const [m, deviation] = moments.values;
-    const values = printedRow(z.values.map((x, k) => (x - m) / deviation * gain[k] + bias[k]));
-    return {
-      values,
-      formula: "(z - mean) / deviation * gain + bias",
-      origin: (k) => ({
-        expression: `(${formatCell(z.values[k])} \u2212 ${factor(m)}) / ${formatCell(deviation)} \xD7 ${factor(gain[k])} + ${factor(bias[k])}`,
-        cells: [0, 1, 2].map((row) => table.ref(row, k)).concat(refs(moments))
-      })
-    };
-  }
-  function addFastWeights(step) {
-    const { record, input: { content: { config }, step: t } } = step;
-    addDecoderInput(step);
-    const held = record.addRow("Input to the inner loop", "W h + C x, held through the inner loop", "held", preactivation(step), { isByModel: true });
-    const readings = Number(config.inner_steps) - 1;
-    const h = record.addRow("Query state", `after ${readings} readings`, "h", step.query, { isByModel: true });
-    const memory = memoryOf(step);
-    const states = record.add("States in memory", "", memory.states, { rows: memory.rows, isByModel: true });
-    record.stages[states.stage].hasPointRows = true;
-    const strengths = addStrengths(step, states, h, memory);
-    const parts = addWeighted(step, "Weighted states", "strength times state", strengths, states, memory.rows);
-    record.stages[parts.stage].hasPointRows = true;
-    const read = addSum(step, "Read vector", "A h, the sum of the weighted states", "A h", parts, step.context);
-    const z = {
-      values: printedRow(held.values.map((x, k) => x + read.values[k])),
-      formula: "held + A h",
-      origin: (k) => ({ expression: `${formatCell(held.values[k])} + ${factor(read.values[k])}`, cells: [held.ref(k), read.ref(k)] })
-    };
-    const norm = step.input.parameter("decoder_norm.gain.value") === void 0 ? z : addNorm(step, z);
-    const readout = step.trace("readout")[t];
-    const state = record.addRow("New state", `tanh(${norm.formula})`, "h'", norm.values.map(Math.tanh), {
-      ownRow: readout,
-      origin: (_, k) => {
-        const { expression, cells } = norm.origin(k);
-        return { expression: `tanh(${expression})`, cells };
-      }
-    });
-    return addOutput(step, state, "h'");
-  }
-
-  // src/live/arithmetic/scores.ts
-  var squares = (x) => productsText(x, x);
-  function productOrigin(query, keys, row) {
-    const key2 = rowOf(keys, row);
-    return { expression: productsText(query.values, key2.values), cells: [...refs(query), ...refs(key2)] };
-  }
-  function addProducts(step, query, keys) {
-    const score = keys.values.map((key2) => dot(key2, query.values));
-    return step.record.addColumns("Scores", "score = q . k", { score }, { own: step.scores, origin: (row) => productOrigin(query, keys, row) });
-  }
-  function addScaledProducts(step, query, keys) {
-    const K = query.values.length;
-    const root = printed(Math.sqrt(K));
-    const products = keys.values.map((key2) => printed(dot(key2, query.values)));
-    const columns = { "q . k": products, "sqrt(K)": root, score: products.map((x) => x / root) };
-    const stage = step.record.next;
-    const origin = (row, column) => {
-      if (column === 0) return productOrigin(query, keys, row);
-      if (column === 1) return { expression: `sqrt(${K})`, cells: [] };
-      return { expression: `${formatCell(products[row])} / ${formatCell(root)}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
-    };
-    return step.record.addColumns("Scores", `score = q . k / sqrt(K), K = ${K}`, columns, { own: step.scores, origin });
-  }
-  function addMaps(step, keys) {
-    if (!step.has("attention.score.query")) return [step.addStateAsQuery(), step.addStatesAsKeys()];
-    const query = step.mapQuery("q = W_q h + b_q", "attention.score.query");
-    return [query, step.mapStates("Keys", "k = W_k s + b_k of the encoder's states", "attention.score.key", keys)];
-  }
-  function addUniform(step) {
-    const score = step.states.map(() => 0);
-    return step.record.addColumns("Scores", "0 for every source point", { score }, { own: step.scores });
-  }
-  function addScaledDot(step) {
-    const root = Math.sqrt(step.keys[0].length);
-    const [query, keys] = addMaps(step, step.keys.map((key2) => key2.map((x) => x * root)));
-    return addScaledProducts(step, query, keys);
-  }
-  function addAdditive(step) {
-    const { record } = step;
-    const query = step.mapQuery("W h", "attention.score.query", "W h");
-    const keys = step.mapStates("Keys", "U s + b", "attention.score.key", step.keys);
-    const v = record.addRow("Vector v", "", "v", step.headSlice(step.linear("attention.score.combine").weight[0]));
-    const hidden = record.add("Hidden layer", "tanh(W h + U s + b)", keys.values.map((key2) => key2.map((x, k) => Math.tanh(x + query.values[k]))), {
-      origin: (row, k) => ({ expression: `tanh(${formatCell(query.values[k])} + ${factor(keys.values[row][k])})`, cells: [query.ref(k), keys.ref(row, k)] })
-    });
-    const score = hidden.values.map((row) => dot(row, v.values));
-    return record.addColumns("Scores", "score = v . tanh(W h + U s + b)", { score }, { own: step.scores, origin: (row) => productOrigin(v, hidden, row) });
-  }
-  function cosineKeys(step) {
-    if (!step.has("attention.score.key")) return step.keys;
-    const { weight, bias } = step.linear("attention.score.key");
-    return step.keys.map((key2, s) => {
-      const projected = step.headSlice(affine(weight, bias, printedRow(step.states[s])));
-      return key2.map((x) => x * Math.sqrt(dot(projected, projected)));
-    });
-  }
-  function addCosine(step) {
-    const { record } = step;
-    const [q, k] = addMaps(step, cosineKeys(step));
-    const length = (x) => Math.sqrt(dot(x, x)) || 1;
-    const unit = (x) => ({ expression: `sqrt(${squares(x.values)})`, cells: refs(x) });
-    const query = record.addRow("Query, at length 1", "q / |q|", "q", q.values.map((x) => x / length(q.values)), {
-      origin: (_, column) => ({ expression: `${formatCell(q.values[column])} / ${unit(q).expression}`, cells: refs(q) })
-    });
-    const keys = record.add("Keys, at length 1", "k / |k|", k.values.map((key2) => key2.map((x) => x / length(key2))), {
-      own: step.keys,
-      origin: (row, column) => ({ expression: `${formatCell(k.values[row][column])} / ${unit(rowOf(k, row)).expression}`, cells: refs(rowOf(k, row)) })
-    });
-    const cos = keys.values.map((key2) => printed(dot(key2, query.values)));
-    const temperature = Math.exp(step.vector("attention.score.log_temperature.value")[0]);
-    const strength = printed(1 / temperature);
-    const stage = record.next;
-    const origin = (row, column) => {
-      if (column === 0) return productOrigin(query, keys, row);
-      if (column === 1) return { expression: `1 / temperature, with the learned temperature ${formatCell(temperature)}`, cells: [] };
-      return { expression: `${factor(cos[row])} \xD7 ${formatCell(strength)}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
-    };
-    const formula = "score = cos(q, k) times the learned strength, 1 / temperature";
-    return record.addColumns("Scores", formula, { cos, strength, score: cos.map((x) => x * strength) }, { own: step.scores, origin });
-  }
-  var SCORES = {
-    uniform: addUniform,
-    dot: (step) => addProducts(step, step.addStateAsQuery(), step.addStatesAsKeys()),
-    scaled_dot: addScaledDot,
-    general: (step) => addProducts(step, step.addStateAsQuery(), step.mapStates("Keys", "k = W s of the encoder's states", "attention.score.key", step.keys)),
-    additive: addAdditive,
-    cosine: addCosine
-  };
-  function addScores(step) {
-    const { score } = step.input.content.config.attention;
-    const explain = SCORES[score];
-    if (explain) return explain(step);
-    return step.record.addColumns("Scores", `by ${score}, which does not explain its arithmetic`, { score: step.scores }, { isByModel: true });
-  }
-
-  // src/live/arithmetic/recurrent.ts
-  function addValues(step) {
-    if (step.has("attention.value")) return step.mapStates("Values", "v = W_v s + b_v of the encoder's states", "attention.value", step.values);
-    const width = step.values[0].length;
-    return step.record.add("Values", "the encoder's states", step.values, { origin: step.copyOf("Encoder states", null, step.input.head * width) });
-  }
-  function addReadout(step, query, context) {
-    const { record, input: { content } } = step;
-    const readout = step.trace("readout")[step.input.step];
-    if (content.config.context === "input") {
-      const formula = "from the decoder input, the context and h, by the recurrent cell";
-      return [record.addRow("New state h'", formula, "h'", readout, { isByModel: true }), "h'"];
-    }
-    const parts = concatenate(context, query);
-    const joined = record.addRow("Joined", "[context; h]", "[c; h]", parts.values, {
-      origin: (_, k) => ({ expression: k < context.values.length ? "the same number of the context" : "the same number of the decoder state h", cells: [parts.ref(k)] })
-    });
-    if (!step.has("combine")) return [joined, "[context; h]"];
-    const { weight, bias } = step.linear("combine");
-    const numbers = affine(printedRows(weight), printedRow(bias), joined.values).map(Math.tanh);
-    const attentional = record.addRow("Attentional vector a", "a = tanh(W_a [context; h] + b_a), W_a and b_a are in the checkpoint file of the run", "a", numbers, {
-      isByModel: true,
-      ownRow: readout,
-      origin: (_, k) => ({ expression: `tanh(row ${k + 1} of W_a times [context; h] + b_a), with numbers of the checkpoint file`, cells: refs(joined) })
-    });
-    return [attentional, "a"];
-  }
-  function addRecurrent(step) {
-    const { record, input: { content } } = step;
-    addDecoderInput(step);
-    record.add("Encoder states", "s, from the source, by the recurrent cell", step.states, { isByModel: true });
-    const when = content.config.context === "input" ? "before this step" : "after reading that input";
-    const query = rowOf(record.add(`Decoder state h, ${when}`, "", [step.query], { rows: ["h"], isByModel: true }), 0);
-    const weights = addWeightStages(step, addScores(step));
-    const own = addContext(step, weights, addValues(step));
-    const context = step.heads > 1 ? addHeadContexts(step, own) : own;
-    return addOutput(step, ...addReadout(step, query, context));
-  }
-
-  // src/live/arithmetic/scaling.ts
-  var DIGITS = 8;
-  var ROUNDING = 4 * Number.EPSILON;
-  function sequenceScaling(source, { scaling, features }) {
-    const none = { shift: features.map(() => 0), scale: features.map(() => 1) };
-    if (scaling.relative) return { ...none, shift: [...source[source.length - 1]] };
-    if (!scaling.instance) return none;
-    for (const [f] of features.entries()) {
-      const values = source.map((row) => row[f]);
-      const [low, high] = [Math.min(...values), Math.max(...values)];
-      const isConstant = high - low <= ROUNDING * Math.max(Math.abs(low), Math.abs(high));
-      const spread2 = isConstant ? 1 : high - low;
-      const unit = values.map((x) => (x - low) / spread2);
-      const mean = unit.reduce((a, b) => a + b, 0) / unit.length;
-      const deviation = spread2 * Math.sqrt(unit.reduce((sum, x) => sum + (x - mean) ** 2, 0) / unit.length);
-      none.shift[f] = low + spread2 * mean;
-      if (!isConstant) none.scale[f] = deviation / scaling.source.scale[f];
-    }
-    return none;
-  }
-  function scaleSource(source, content) {
-    const { shift, scale } = sequenceScaling(source, content);
-    const { shift: fittedShift, scale: fittedScale } = content.scaling.source;
-    return source.map((row) => row.map((x, f) => ((x - shift[f]) / scale[f] - fittedShift[f]) / fittedScale[f]));
-  }
-  function isScaled({ scaling }) {
-    const isFitted = [scaling.source, scaling.target].some(({ shift, scale }) => shift.some((x) => x !== 0) || scale.some((x) => x !== 1));
-    return isFitted || scaling.relative || scaling.instance;
-  }
-  function sequenceNames2({ scaling }) {
-    if (scaling.relative) return { shift: "last source value", scale: null };
-    return scaling.instance ? { shift: "mean of the source", scale: "scale of the source" } : { shift: null, scale: null };
-  }
-  var text = (x) => formatCell(x, DIGITS);
-  var term = (x) => x < 0 ? `(${text(x)})` : text(x);
-  function addSource(step) {
-    const { content, source } = step.input;
-    const { record } = step;
-    const { features } = content;
-    const scaled = scaleSource(source, content);
-    if (!isScaled(content)) {
-      record.add("Source points", "", scaled, { columns: features });
-      return;
-    }
-    const points2 = record.add("Source, in units of the data", "", source, { columns: features, digits: DIGITS });
-    const names = sequenceNames2(content);
-    const own = sequenceScaling(source, content);
-    const { shift, scale } = content.scaling.source;
-    const columns = [...names.shift ? [names.shift] : [], ...names.scale ? [names.scale] : [], "shift", "scale"];
-    const rows = features.map((_, f) => [...names.shift ? [own.shift[f]] : [], ...names.scale ? [own.scale[f]] : [], shift[f], scale[f]]);
-    const table = record.add("Scaling of the source", "", rows, { rows: features, columns, digits: DIGITS });
-    const inner = names.scale ? `(value - ${names.shift}) / ${names.scale}` : names.shift ? `value - ${names.shift}` : "value";
-    record.add("Source points", `scaled = (${inner} - shift) / scale`, scaled, {
-      columns: features,
-      origin: (row, f) => {
-        const used = rowOf(table, f);
-        const [first, second] = used.values;
-        const value = text(points2.values[row][f]);
-        const middle = names.scale ? `(${value} \u2212 ${term(first)}) / ${text(second)}` : names.shift ? `${value} \u2212 ${term(first)}` : value;
-        const cells = [points2.ref(row, f), ...used.values.map((_, k) => used.ref(k))];
-        return { expression: `(${middle} \u2212 ${term(shift[f])}) / ${text(scale[f])}`, cells };
-      }
-    });
-  }
-  function addForecast(step, output) {
-    const { content, source, answer, step: t } = step.input;
-    const { target_features: features, features: sourceFeatures, scaling } = content;
-    const own = answer.forecast[t];
-    const add = (formula2, columns2, numbers2, origin) => {
-      const last = columns2.length - 1;
-      step.record.add("Forecast, in units of the data", formula2, numbers2, {
-        rows: features,
-        columns: columns2,
-        origin,
-        ...isScaled(content) ? { digits: DIGITS } : {},
-        own: own.map((x) => columns2.map((_, column) => column === last ? x : NaN)),
-        ownAs: "column"
-      });
-    };
-    const copied = (row) => ({ expression: "the output of the model", cells: [output.ref(row)] });
-    if (!isScaled(content)) {
-      add("the output itself, since the data are not scaled", ["forecast"], output.values.map((x) => [x]), copied);
-      return;
-    }
-    const names = sequenceNames2(content);
-    const ofSource = sequenceScaling(source, content);
-    const index = features.map((name) => sourceFeatures.indexOf(name));
-    const shifts = index.map((f) => f < 0 ? 0 : ofSource.shift[f]);
-    const scales = index.map((f) => f < 0 ? 1 : ofSource.scale[f]);
-    const { shift, scale } = scaling.target;
-    const columns = ["y", "scale", "shift", ...names.scale ? [names.scale] : [], ...names.shift ? [names.shift] : [], "forecast"];
-    const numbers = output.values.map((y, g) => [
-      y,
-      scale[g],
-      shift[g],
-      ...names.scale ? [scales[g]] : [],
-      ...names.shift ? [shifts[g]] : [],
-      (y * scale[g] + shift[g]) * scales[g] + shifts[g]
-    ]);
-    const formula = names.scale ? `forecast = (y scale + shift) (${names.scale}) + ${names.shift}` : `forecast = y scale + shift${names.shift ? ` + ${names.shift}` : ""}`;
-    const stage = step.record.next;
-    add(formula, columns, numbers, (row, column) => {
-      if (column === 0) return copied(row);
-      if (column < columns.length - 1) return null;
-      const [y, a, b, ...others] = numbers[row].slice(0, -1).map(term);
-      const scaled = `${y} \xD7 ${a} + ${b}`;
-      const expression = names.scale ? `(${scaled}) \xD7 ${others[0]} + ${others[1]}` : [scaled, ...others].join(" + ");
-      const cells = columns.slice(0, -1).map((_, k) => ({ stage, row, column: k }));
-      return { expression, cells };
-    });
-  }
-  function addSkip(step, network) {
-    const { record, input: { content, source, step: t } } = step;
-    const columns = content.target_features;
-    const scaled = scaleSource(source, content);
-    const share = network ?? record.addRow("Network's share", "from the layers that follow", "network", step.trace("output")[t], { columns, isByModel: true });
-    const weight = step.parameter("skip.weight")[t].map((rows) => rows.flat());
-    const bias = step.parameter("skip.bias")[t];
-    const formula = `W x + b of this step; x = all ${source.length} source points, one after the other`;
-    const linear = addSkipShare();
-    const table = [share.values, linear.values, share.values.map((x, k) => x + linear.values[k])];
-    const stage = record.next;
-    const parts = record.add("Parts of the forecast", "forecast = network + skip", table, {
-      rows: ["network", "skip", "forecast"],
-      columns,
-      origin: (row, column) => {
-        if (row < 2) return { expression: row === 0 ? "the network\u2019s share" : "the skip\u2019s share", cells: [(row === 0 ? share : linear).ref(column)] };
-        return { expression: `${factor(share.values[column])} + ${factor(linear.values[column])}`, cells: [0, 1].map((r) => ({ stage, row: r, column })) };
-      }
-    });
-    return rowOf(parts, 2);
-    function addSkipShare() {
-      if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
-        return record.addRow("Skip's share", `${formula}; the matrix is too large to print; it is in the checkpoint file of the run`, "skip", affine(weight, bias, scaled.flat()), { columns, isByModel: true });
-      }
-      const [W, b] = [printedRows(weight), printedRow(bias)];
-      const x = record.addRow("Source points in one row", "", "x", scaled.flat(), { columns: columnNumbers(scaled.flat().length) });
-      const map = addWeights(record, "Skip: the map", W, b, columns);
-      return record.addRow("Skip's share", formula, "skip", affine(W, b, x.values), { columns, origin: (_, column) => affineOrigin(map, true, column, x) });
-    }
-  }
-
-  // src/live/arithmetic/transformer.ts
-  function addTransformer(step) {
-    const { record, input: { layer, head } } = step;
-    const query = rowOf(record.add("Query", `layer ${layer}, head ${head}: q = W_q x + b_q of the decoder's state`, [step.headQuery], { rows: ["q"], isByModel: true }), 0);
-    const keys = record.add("Keys", "k = W_k s + b_k of the encoder's output", step.keys, { isByModel: true });
-    const weights = addWeightStages(step, addScaledProducts(step, query, keys));
-    const values = record.add("Values", "v = W_v s + b_v of the encoder's output", step.values, { isByModel: true });
-    const contexts = addHeadContexts(step, addContext(step, weights, values));
-    const { weight, bias } = step.linear(`decoder.${layer}.cross.out`);
-    const output = affine(printedRows(weight), printedRow(bias), contexts.values);
-    record.addRow("Cross-attention output", "W_o [contexts] + b_o, W_o and b_o are in the checkpoint file of the run; the rest of the decoder follows", "+", output, {
-      isByModel: true,
-      origin: (_, k) => ({ expression: `row ${k + 1} of W_o times [contexts] + b_o, with numbers of the checkpoint file`, cells: refs(contexts) })
-    });
-  }
-
-  // src/live/arithmetic.ts
-  var MAX_POINTS = 8;
-  function explainStep(input) {
-    if (input.content.layers === 0) throw new Error("This model has no attention.");
-    const step = new AttentionStep(input);
-    addSource(step);
-    let output = null;
-    if (input.content.config.kind === "recurrent") output = addRecurrent(step);
-    else if (input.content.config.kind === "fast_weights") output = addFastWeights(step);
-    else {
-      addDecoderInput(step);
-      addTransformer(step);
-    }
-    if (input.content.config.skip === "linear") output = addSkip(step, output);
-    output ??= step.record.addRow("Predicted point", "from the layers that follow", "y", step.trace("output")[input.step], { columns: input.content.target_features, isByModel: true });
-    addForecast(step, output);
-    return step.record.stages;
-  }
-  function shownRows(weights) {
-    const order = weights.map((_, k) => k);
-    if (order.length <= MAX_POINTS) return order;
-    return order.sort((a, b) => Math.abs(weights[b]) - Math.abs(weights[a]) || a - b).slice(0, MAX_POINTS).sort((a, b) => a - b);
-  }
-  function describeCell(stages, stage, row, column) {
-    const { numbers, own, origin, formula, isByModel, digits } = stages[stage];
-    const number = formatCell(numbers[row][column], digits);
-    const found = origin(row, column);
-    let text2 = found ? `${number} = ${found.expression}` : number;
-    if (!found) {
-      if (isByModel) text2 += `, from the model, by parameters that are not printed${formula ? ` (${formula})` : ""}`;
-      else text2 += formula ? ` (${formula})` : ", given";
-    }
-    const exact = own?.[row]?.[column];
-    if (exact !== void 0 && Number.isFinite(exact)) text2 += `. Without rounding, it is ${formatCell(exact, DECIMALS + 4)}.`;
-    return text2;
   }
 
   // src/live/loss.ts
@@ -1980,8 +1052,8 @@
     const k = Math.min(stops.length - 2, Math.floor(position));
     return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
   }
-  function weightColour(weight, largest, signed) {
-    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest / 2) : interpolate(VIRIDIS, weight / largest);
+  function weightColour(weight, largest2, signed) {
+    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest2 / 2) : interpolate(VIRIDIS, weight / largest2);
   }
   var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
   function luminance(colour) {
@@ -2004,9 +1076,9 @@
 
   // src/live/matrix.ts
   function weightScale(rows, meaning, isRelative) {
-    const largest = Math.max(1e-6, ...rows.map((row) => Math.max(...row.map(Math.abs))));
-    if (meaning === "strength") return { low: -largest, high: largest, title: "read strength", colour: (weight) => weightColour(weight, largest, true) };
-    const high = isRelative ? largest : 1;
+    const largest2 = Math.max(1e-6, ...rows.map((row) => Math.max(...row.map(Math.abs))));
+    if (meaning === "strength") return { low: -largest2, high: largest2, title: "read strength", colour: (weight) => weightColour(weight, largest2, true) };
+    const high = isRelative ? largest2 : 1;
     const title = isRelative ? "weight, relative to the largest" : "weight";
     return { low: 0, high, title, colour: (weight) => weightColour(weight, high, false) };
   }
@@ -2015,7 +1087,7 @@
   function weightsOf(answer, kind, layer, head) {
     return answer.maps[kind]?.[layer]?.[head] ?? [];
   }
-  function pointNames3({ kind, source }) {
+  function pointNames2({ kind, source }) {
     const ofSource = (k) => `source point ${k + 1}`;
     const ofForecast = (k) => `forecast point ${source.length + k + 1}`;
     return { row: kind === "encoder_self" ? ofSource : ofForecast, column: kind === "decoder_self" ? ofForecast : ofSource };
@@ -2035,7 +1107,7 @@
     return {
       rows,
       scale: scaleOf(scene, shown),
-      names: pointNames3(state),
+      names: pointNames2(state),
       isNumbered: true,
       rowLabels: numbers(rows.length, isCountedFrom1 ? 1 : S + 1),
       columnLabels: numbers(rows[0]?.length ?? 0, kind === "decoder_self" ? S + 1 : 1),
@@ -2059,347 +1131,6 @@
     });
     return Math.max(0, ...shares);
   }
-
-  // src/live/arithmetic_panel.ts
-  var HINT = "Move over a number, or choose one with Tab and the arrow keys: this line shows where it comes from.";
-  var KEYS = {
-    ArrowUp: [-1, 0],
-    ArrowDown: [1, 0],
-    ArrowLeft: [0, -1],
-    ArrowRight: [0, 1]
-  };
-  var key = (row, column) => `${row}/${column}`;
-  var hasOwn = (stage) => stage.own !== null && stage.ownAs !== "origin";
-  var ArithmeticPanel = class _ArithmeticPanel {
-    constructor(explorer) {
-      this.explorer = explorer;
-      explorer.needsTrace = () => this.details.open;
-      this.details.addEventListener("toggle", () => {
-        this.show();
-      });
-      this.place.addEventListener("pointerover", (event) => {
-        this.choose(this.find(event.target));
-      });
-      this.place.addEventListener("pointerleave", () => {
-        this.choose(this.find(document.activeElement));
-      });
-      this.place.addEventListener("focusin", (event) => {
-        this.choose(this.find(event.target));
-      });
-      this.place.addEventListener("focusout", () => {
-        this.choose(null);
-      });
-      this.place.addEventListener("keydown", (event) => {
-        this.move(event);
-      });
-    }
-    explorer;
-    details = byId("live-arithmetic");
-    place = byId("live-arithmetic-stages");
-    line = byId("live-arithmetic-line");
-    stages = [];
-    tables = [];
-    /** The names, rows and columns of the tables on the page. Tables of the same form get new numbers only. */
-    form = "";
-    chosen = null;
-    isPending = false;
-    parameters = /* @__PURE__ */ new Map();
-    parametersOf = "";
-    /** Follow an answer; many in one frame are shown once. Nothing is computed while the panel is closed. */
-    follow() {
-      if (!this.details.open || this.isPending) return;
-      this.isPending = true;
-      requestAnimationFrame(() => {
-        this.isPending = false;
-        this.show();
-      });
-    }
-    show() {
-      const { scene } = this.explorer;
-      if (!this.details.open || !scene) return;
-      if (!scene.hasTrace) {
-        void this.explorer.update();
-        return;
-      }
-      const title = byId("live-arithmetic-title");
-      try {
-        const rows = this.explain(scene);
-        title.textContent = describeStep2(this.explorer, scene, rows);
-      } catch (error2) {
-        this.place.replaceChildren();
-        [this.stages, this.tables, this.form] = [[], [], ""];
-        title.textContent = messageOf(error2);
-      }
-      this.choose(this.chosen);
-    }
-    /** Show the stages, and return the shown rows of the weights and their count. */
-    explain(scene) {
-      const { state, shown: [{ answer }] } = scene;
-      const [{ model, run, epoch }] = state.subjects;
-      if (state.kind === "encoder_self") throw new Error("The arithmetic is that of the attention to the source. Choose that attention to see it.");
-      const live = this.explorer.models[model];
-      const frame = JSON.stringify([model, run, epoch]);
-      if (frame !== this.parametersOf) this.parameters.clear();
-      this.parametersOf = frame;
-      const parameter = (name) => {
-        if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
-        return this.parameters.get(name);
-      };
-      const { step, layer, head, source } = state;
-      const isForced3 = this.explorer.canForce && state.force.get(step + 1, layer, head) !== void 0;
-      this.stages = explainStep({ content: live.content, answer, source, step, layer, head, isForced: isForced3, parameter });
-      const weights = this.stages.find(({ name }) => name === "Weights" || name === "Strengths").numbers.map((row) => row[row.length - 1]);
-      const rows = shownRows(weights);
-      this.render(rows);
-      return { shown: rows.length, count: weights.length };
-    }
-    /** Return the shown rows of a stage. Fast weights have stages of the source alone, and of the whole memory. */
-    static rowsOf(stage, shown) {
-      const all = stage.rows.map((_, k) => k);
-      if (!stage.hasPointRows || all.length <= MAX_POINTS) return all;
-      const some = shown.filter((row) => row < all.length);
-      return some.length ? some : all.slice(0, MAX_POINTS);
-    }
-    render(shown) {
-      const rows = this.stages.map((stage) => _ArithmeticPanel.rowsOf(stage, shown));
-      const form = JSON.stringify(this.stages.map((stage, k) => [stage.name, stage.formula, stage.columns, rows[k].map((row) => stage.rows[row]), hasOwn(stage)]));
-      if (form !== this.form) {
-        this.tables = [];
-        this.place.replaceChildren(...this.stages.map((stage, k) => this.build(stage, k, rows[k])));
-        this.form = form;
-      }
-      for (const [k, stage] of this.stages.entries()) this.fill(stage, this.tables[k], rows[k]);
-    }
-    /** Write the numbers of a stage into its cells. */
-    fill(stage, table, rows) {
-      const set = (cell3, text2) => {
-        if (cell3.textContent !== text2) cell3.textContent = text2;
-      };
-      table.rows = [...rows];
-      for (const [place3, row] of rows.entries()) {
-        for (const [column, x] of stage.numbers[row].entries()) set(table.cells.get(key(place3, column)), formatCell(x, stage.digits));
-      }
-      const own = !hasOwn(stage) ? [] : stage.ownAs === "column" ? rows.map((row) => stage.own[row][stage.columns.length - 1]) : stage.own.flat();
-      for (const [k, cell3] of table.own.entries()) set(cell3, Number.isFinite(own[k]) ? formatCell(own[k], stage.digits) : "");
-    }
-    build(stage, index, rows) {
-      const block = document.createElement("div");
-      block.className = "stage";
-      block.dataset.stage = String(index);
-      const heading = textElement("h3", stage.name);
-      heading.id = `live-stage-${index}`;
-      block.append(heading);
-      if (stage.formula) block.append(formulaElement(stage.formula));
-      const table = document.createElement("table");
-      table.setAttribute("aria-labelledby", heading.id);
-      table.setAttribute("role", "grid");
-      const built = { cells: /* @__PURE__ */ new Map(), rows: [...rows], own: [] };
-      const isColumn = hasOwn(stage) && stage.ownAs === "column";
-      const head = table.createTHead().insertRow();
-      head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...isColumn ? [headerCell("not rounded", "col")] : []);
-      if (isColumn) head.lastElementChild.classList.add("exact");
-      const body = table.createTBody();
-      for (const [place3, row] of rows.entries()) {
-        const line = body.insertRow();
-        line.append(headerCell(stage.rows[row], "row"));
-        for (const column of stage.columns.keys()) {
-          const cell3 = line.insertCell();
-          cell3.className = "number";
-          cell3.tabIndex = place3 === 0 && column === 0 ? 0 : -1;
-          cell3.dataset.cell = key(place3, column);
-          built.cells.set(key(place3, column), cell3);
-        }
-        if (isColumn) built.own.push(ownCell(line));
-      }
-      if (hasOwn(stage) && !isColumn) {
-        const line = body.insertRow();
-        line.className = "exact";
-        line.append(headerCell("not rounded", "row"));
-        built.own.push(...stage.columns.map(() => ownCell(line)));
-      }
-      block.append(table);
-      this.tables[index] = built;
-      return block;
-    }
-    /** Return the number that an element of the panel shows; null if it shows none. */
-    find(element) {
-      const cell3 = element instanceof Element ? element.closest("td[data-cell]") : null;
-      const block = cell3?.closest("[data-stage]");
-      if (!cell3 || !block || !this.place.contains(cell3)) return null;
-      const [place3, column] = cell3.dataset.cell.split("/").map(Number);
-      const stage = Number(block.dataset.stage);
-      return { stage, row: this.tables[stage].rows[place3], column };
-    }
-    cellOf({ stage, row, column }) {
-      const table = this.tables[stage];
-      return table?.cells.get(key(table.rows.indexOf(row), column));
-    }
-    /** Show where a number comes from, and mark the cells that it is computed from. */
-    choose(ref) {
-      for (const cell3 of this.place.querySelectorAll(".chosen, .origin")) cell3.classList.remove("chosen", "origin");
-      this.chosen = ref && this.cellOf(ref) ? ref : null;
-      if (!this.chosen) {
-        this.line.textContent = this.stages.length ? HINT : "";
-        return;
-      }
-      const { stage, row, column } = this.chosen;
-      this.cellOf(this.chosen).classList.add("chosen");
-      for (const each of this.stages[stage].origin(row, column)?.cells ?? []) this.cellOf(each)?.classList.add("origin");
-      this.line.textContent = describeCell(this.stages, stage, row, column);
-    }
-    /** Move the focus within a table by the arrow keys. */
-    move(event) {
-      const direction = KEYS[event.key];
-      const cell3 = event.target instanceof Element ? event.target.closest("td[data-cell]") : null;
-      const table = this.tables[Number(cell3?.closest("[data-stage]")?.dataset.stage)];
-      if (!direction || !cell3 || !table) return;
-      const [place3, column] = cell3.dataset.cell.split("/").map(Number);
-      const next = table.cells.get(key(place3 + direction[0], column + direction[1]));
-      event.preventDefault();
-      if (!next) return;
-      cell3.tabIndex = -1;
-      next.tabIndex = 0;
-      next.focus();
-    }
-  };
-  function formulaElement(formula) {
-    const code = document.createElement("code");
-    for (const [k, part] of formula.split(/(?<=[A-Za-z])_([A-Za-z0-9]+)/).entries()) {
-      if (k % 2 === 0) {
-        code.append(part);
-        continue;
-      }
-      const index = document.createElement("sub");
-      const underscore = textElement("span", "_");
-      underscore.className = "spoken";
-      index.append(underscore, part);
-      code.append(index);
-    }
-    return code;
-  }
-  function headerCell(text2, scope) {
-    const cell3 = textElement("th", text2);
-    cell3.scope = scope;
-    if (scope === "col") cell3.className = "number";
-    return cell3;
-  }
-  function ownCell(line) {
-    const cell3 = line.insertCell();
-    cell3.className = "number exact";
-    return cell3;
-  }
-  function describeStep2({ first: { layers, heads } }, { state, shown: all }, { shown, count }) {
-    const places = [pointNames3({ kind: "cross", source: state.source }).row(state.step)];
-    if (layers > 1) places.push(`layer ${state.layer}`);
-    if (heads > 1) places.push(`head ${state.head}`);
-    if (all.length > 1) places.push(all[0].name);
-    let text2 = `Attention to the source: ${places.join(", ")}. Each number is computed from the rounded numbers above it; "not rounded" marks the same numbers as the model computes them, without rounding in between.`;
-    if (shown < count) text2 += ` The tables show the ${shown} of ${count} points with the largest weights; sums run over all of them.`;
-    return text2;
-  }
-  function addArithmetic(explorer) {
-    const panel = new ArithmeticPanel(explorer);
-    explorer.onAnswer(() => {
-      panel.follow();
-    });
-  }
-
-  // src/live/announce.ts
-  var REST = 700;
-  function announcer(element, rest = REST) {
-    let timer;
-    return (text2) => {
-      clearTimeout(timer);
-      timer = setTimeout(() => {
-        if (element.textContent !== text2) element.textContent = text2;
-      }, rest);
-    };
-  }
-
-  // src/live/bars.ts
-  var HEIGHT = 140;
-  var MARGIN = { left: 44, right: 6, top: 20, bottom: 22 };
-  var STEP = 0.05;
-  var WeightBars = class {
-    constructor(place3, events) {
-      this.place = place3;
-      this.events = events;
-      place3.replaceChildren(this.root);
-    }
-    place;
-    events;
-    root = svg("svg", { role: "group" });
-    isDragging = false;
-    /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
-    draw(weights, { scale, labels, isForced: isForced3, canForce: canForce2 }) {
-      const width = Math.max(220, this.place.clientWidth);
-      const { low: lowest, high: largest } = scale;
-      const high = HEIGHT - MARGIN.top - MARGIN.bottom;
-      const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
-      const toY = (weight) => MARGIN.top + (largest - weight) / (largest - lowest) * high;
-      const { line, soft, warn, ink, ground } = theme();
-      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.bar : void 0;
-      this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-      this.root.setAttribute("width", String(width));
-      this.root.setAttribute("height", String(HEIGHT));
-      this.root.setAttribute("aria-label", canForce2 ? "Weights of the step; arrow keys change one" : "Weights of the step");
-      const parts = (lowest < 0 ? [lowest, 0, largest] : [0, largest]).map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, withMinus(String(Number(tick.toPrecision(2)))))));
-      for (const [s, weight] of weights.entries()) {
-        const x = MARGIN.left + s * bar;
-        const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
-        parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
-        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
-        if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
-        if (canForce2) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest - (y - MARGIN.top) / high * (largest - lowest)));
-      }
-      this.root.replaceChildren(...parts);
-      if (focused !== void 0 && !this.isDragging) this.root.querySelector(`[data-bar="${focused}"]`)?.focus();
-    }
-    handle(column, label, weight, x, width, toWeight) {
-      const handle = svg("rect", {
-        x,
-        y: 0,
-        width,
-        height: HEIGHT - MARGIN.bottom,
-        fill: "transparent",
-        class: "bar-handle",
-        "data-bar": column,
-        tabindex: 0,
-        role: "slider",
-        "aria-label": `weight of source step ${column + 1}${label === String(column + 1) ? "" : `, ${label}`}`,
-        "aria-valuemin": 0,
-        "aria-valuemax": 1,
-        "aria-valuenow": weight.toFixed(3)
-      });
-      handle.style.cursor = "ns-resize";
-      keepFromScrolling(handle);
-      handle.addEventListener("keydown", (event) => {
-        const change = { ArrowUp: STEP, ArrowRight: STEP, ArrowDown: -STEP, ArrowLeft: -STEP }[event.key];
-        if (change === void 0) return;
-        event.preventDefault();
-        this.events.setWeight(column, weight + change);
-      });
-      handle.addEventListener("pointerdown", (event) => {
-        event.preventDefault();
-        this.isDragging = true;
-        const set = (at) => {
-          const box = this.root.getBoundingClientRect();
-          this.events.setWeight(column, toWeight((at.clientY - box.top) * (HEIGHT / box.height)));
-        };
-        const stop = () => {
-          this.isDragging = false;
-          window.removeEventListener("pointermove", set);
-          window.removeEventListener("pointerup", stop);
-          window.removeEventListener("pointercancel", stop);
-        };
-        set(event);
-        window.addEventListener("pointermove", set);
-        window.addEventListener("pointerup", stop);
-        window.addEventListener("pointercancel", stop);
-      });
-      return handle;
-    }
-  };
 
   // src/live/force.ts
   var isEmpty = (array) => Array.isArray(array) ? array.every(isEmpty) : array === null;
@@ -2512,9 +1243,13 @@
     const [before2, ...others] = subjects;
     return distinct([first, ...others.map((each) => isSame(each, first) ? before2 : each)]);
   }
-  var PREFIX = "#state=";
+  function copyState(state) {
+    const { force, ...others } = state;
+    return { ...structuredClone(others), force: force.copy() };
+  }
+  var FRAGMENT_PREFIX = "#state=";
   var MAX_INDEX = 1e6;
-  var MAX_POINTS2 = 5e3;
+  var MAX_POINTS = 5e3;
   var MAX_VALUE = 1e15;
   function toFragment(state, page) {
     const shared = {
@@ -2527,11 +1262,11 @@
     if (state.isChanged || state.example === null) shared.s = state.source;
     if (state.isRelative) shared.r = 1;
     if (state.force.size) shared.f = state.force.list;
-    return PREFIX + encodeURIComponent(JSON.stringify(shared));
+    return FRAGMENT_PREFIX + encodeURIComponent(JSON.stringify(shared));
   }
   var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
   function isSource(source, { features, fixed, longest }) {
-    if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS2)) return false;
+    if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS)) return false;
     return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
   }
   var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
@@ -2556,9 +1291,9 @@
     return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point, isRelative: r === 1 };
   }
   function fromFragment(fragment, limits) {
-    if (!fragment.startsWith(PREFIX)) return null;
+    if (!fragment.startsWith(FRAGMENT_PREFIX)) return null;
     try {
-      return check(JSON.parse(decodeURIComponent(fragment.slice(PREFIX.length))), limits);
+      return check(JSON.parse(decodeURIComponent(fragment.slice(FRAGMENT_PREFIX.length))), limits);
     } catch {
       return null;
     }
@@ -2571,8 +1306,7 @@
     return hash.toString(36);
   }
 
-  // src/live/controls.ts
-  var MAX_INPUTS = 8;
+  // src/live/shared_controls.ts
   var NONE = "none";
   function runChoices(explorer) {
     return explorer.models.flatMap(({ content }, model) => content.runs.map(({ name, best_epoch: epoch }, run) => ({ name, subject: { model, run, epoch } })));
@@ -2584,13 +1318,14 @@
   var onChange = (id, act) => {
     byId(id).addEventListener("change", act);
   };
-  function addControls(explorer) {
-    const { state, sequences } = explorer;
-    fill(selectById("live-example"), [...sequences.names, "your own"], state.example ?? sequences.count);
+  function addSharedControls(explorer) {
+    const { state } = explorer;
+    const names = explorer.exampleNames;
+    fill(selectById("live-example"), [...names, "your own"], state.example ?? names.length);
     onChange("live-example", () => {
       const example = numberOf("live-example");
-      if (example < sequences.count) explorer.chooseExample(example);
-      else explorer.chooseBlank();
+      if (example < names.length) explorer.chooseExample(example);
+      else explorer.chooseOwn();
     });
     onClick("live-before", () => {
       explorer.chooseExample((state.example ?? 0) - 1);
@@ -2599,11 +1334,13 @@
       explorer.chooseExample((state.example ?? -1) + 1);
     });
     onClick("live-reset", () => {
-      if (state.example === null) explorer.chooseBlank();
-      else explorer.chooseExample(state.example);
+      explorer.resetSource();
     });
-    onClick("live-blank", () => {
-      explorer.chooseBlank();
+    onClick("live-undo", () => {
+      explorer.undo();
+    });
+    onClick("live-redo", () => {
+      explorer.redo();
     });
     onChange("live-kind", () => {
       explorer.change(() => {
@@ -2621,18 +1358,10 @@
       });
     });
     onChange("live-colours", () => {
-      state.isRelative = selectById("live-colours").value === "largest";
-      if (explorer.scene) explorer.scene.state.isRelative = state.isRelative;
-      explorer.draw();
+      explorer.setRelative(selectById("live-colours").value === "largest");
     });
     byId("live-step").addEventListener("input", () => {
       explorer.chooseStep(numberOf("live-step"));
-    });
-    onClick("live-add", () => {
-      explorer.addPoint();
-    });
-    onClick("live-remove", () => {
-      explorer.removePoint();
     });
     onClick("live-own", () => {
       explorer.freeRow();
@@ -2701,26 +1430,28 @@
   function kinds(explorer) {
     return Object.keys(explorer.scene?.shown[0].answer.maps ?? {});
   }
-  function showControls(explorer, scene) {
-    const { state, sequences, first } = explorer;
-    selectById("live-example").value = String(state.example ?? sequences.count);
+  var countedNames = (count) => Array.from({ length: count }, (_, k) => String(k + 1));
+  function showSharedControls(explorer, names) {
+    const { state, first, rowCount: rows } = explorer;
+    const scene = explorer.scene;
+    selectById("live-example").value = String(state.example ?? explorer.exampleNames.length);
+    byId("live-undo").disabled = !explorer.canUndo;
+    byId("live-redo").disabled = !explorer.canRedo;
     const all = kinds(explorer);
     if (!all.includes(state.kind) && all.length) [state.kind] = all;
     fill(selectById("live-kind"), all.length ? all.map((kind) => KIND_NAMES[kind]) : ["no attention"], Math.max(0, all.indexOf(state.kind)));
-    fill(selectById("live-layer"), indexNames(first.layers), state.layer);
-    fill(selectById("live-head"), indexNames(first.heads), state.head);
+    fill(selectById("live-layer"), countedNames(first.layers), state.layer);
+    fill(selectById("live-head"), countedNames(first.heads), state.head);
     for (const id of ["live-kind", "live-layer", "live-head"]) selectById(id).parentElement.hidden = selectById(id).options.length < 2;
     selectById("live-colours").value = state.isRelative ? "largest" : "1";
     selectById("live-colours").parentElement.hidden = all.length === 0 || scene.shown[0].meaning === "strength";
-    const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
     inputById("live-step").max = String(rows - 1);
     inputById("live-step").value = String(state.step);
-    const name = pointNames3(state).row(state.step);
+    const name = names.row(state.step);
     byId("live-step-name").textContent = `${capitalize(name)} (${state.step + 1} of ${rows})`;
     byId("live-step").setAttribute("aria-valuetext", `${name}, ${state.step + 1} of ${rows}`);
     showSubjects(explorer);
     showEpoch(explorer);
-    showPoint(explorer, scene);
     const row = state.kind === "cross" ? state.force.get(state.step + 1, state.layer, state.head) : void 0;
     byId("live-weights-name").textContent = `Weights of ${name}${!row ? "" : isKnockedOut(row) ? ": knocked out, so all are 0" : ": forced by you"}`;
     byId("live-force").hidden = !scene.canForce || state.kind !== "cross";
@@ -2751,6 +1482,25 @@
     byId("live-epoch-note").textContent = note;
     byId("live-epoch-note").hidden = note === "";
   }
+
+  // src/live/controls.ts
+  var MAX_INPUTS = 8;
+  function addControls(explorer) {
+    addSharedControls(explorer);
+    onClick("live-blank", () => {
+      explorer.chooseBlank();
+    });
+    onClick("live-add", () => {
+      explorer.addPoint();
+    });
+    onClick("live-remove", () => {
+      explorer.removePoint();
+    });
+  }
+  function showControls(explorer, scene) {
+    showSharedControls(explorer, pointNames2(explorer.state));
+    showPoint(explorer, scene);
+  }
   function showPoint(explorer, { features, state }) {
     const place3 = byId("live-values");
     byId("live-point-name").textContent = `Source point ${state.point + 1} of ${state.source.length}`;
@@ -2775,6 +1525,103 @@
     byId("live-add").disabled = !explorer.accepts(state.source.length + 1);
     byId("live-remove").disabled = !explorer.accepts(state.source.length - 1);
   }
+
+  // src/live/announce.ts
+  var REST = 700;
+  function announcer(element, rest = REST) {
+    let timer;
+    return (text2) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        if (element.textContent !== text2) element.textContent = text2;
+      }, rest);
+    };
+  }
+
+  // src/live/bars.ts
+  var HEIGHT = 140;
+  var MARGIN = { left: 44, right: 6, top: 20, bottom: 22 };
+  var STEP = 0.05;
+  var WeightBars = class {
+    constructor(place3, events) {
+      this.place = place3;
+      this.events = events;
+      place3.replaceChildren(this.root);
+    }
+    place;
+    events;
+    root = svg("svg", { role: "group" });
+    isDragging = false;
+    /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
+    draw(weights, { scale, labels, isForced: isForced3, canForce: canForce2 }) {
+      const width = Math.max(220, this.place.clientWidth);
+      const { low: lowest, high: largest2 } = scale;
+      const high = HEIGHT - MARGIN.top - MARGIN.bottom;
+      const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
+      const toY = (weight) => MARGIN.top + (largest2 - weight) / (largest2 - lowest) * high;
+      const { line, soft, warn, ink, ground } = theme();
+      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.bar : void 0;
+      this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+      this.root.setAttribute("width", String(width));
+      this.root.setAttribute("height", String(HEIGHT));
+      this.root.setAttribute("aria-label", canForce2 ? "Weights of the step; arrow keys change one" : "Weights of the step");
+      const parts = (lowest < 0 ? [lowest, 0, largest2] : [0, largest2]).map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, withMinus(String(Number(tick.toPrecision(2)))))));
+      for (const [s, weight] of weights.entries()) {
+        const x = MARGIN.left + s * bar;
+        const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
+        parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
+        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
+        if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
+        if (canForce2) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest2 - (y - MARGIN.top) / high * (largest2 - lowest)));
+      }
+      this.root.replaceChildren(...parts);
+      if (focused !== void 0 && !this.isDragging) this.root.querySelector(`[data-bar="${focused}"]`)?.focus();
+    }
+    handle(column, label, weight, x, width, toWeight) {
+      const handle = svg("rect", {
+        x,
+        y: 0,
+        width,
+        height: HEIGHT - MARGIN.bottom,
+        fill: "transparent",
+        class: "bar-handle",
+        "data-bar": column,
+        tabindex: 0,
+        role: "slider",
+        "aria-label": `weight of source step ${column + 1}${label === String(column + 1) ? "" : `, ${label}`}`,
+        "aria-valuemin": 0,
+        "aria-valuemax": 1,
+        "aria-valuenow": weight.toFixed(3)
+      });
+      handle.style.cursor = "ns-resize";
+      keepFromScrolling(handle);
+      handle.addEventListener("keydown", (event) => {
+        const change = { ArrowUp: STEP, ArrowRight: STEP, ArrowDown: -STEP, ArrowLeft: -STEP }[event.key];
+        if (change === void 0) return;
+        event.preventDefault();
+        this.events.setWeight(column, weight + change);
+      });
+      handle.addEventListener("pointerdown", (event) => {
+        event.preventDefault();
+        this.isDragging = true;
+        const set = (at) => {
+          const box = this.root.getBoundingClientRect();
+          this.events.setWeight(column, toWeight((at.clientY - box.top) * (HEIGHT / box.height)));
+        };
+        const stop = () => {
+          this.isDragging = false;
+          window.removeEventListener("pointermove", set);
+          window.removeEventListener("pointerup", stop);
+          window.removeEventListener("pointercancel", stop);
+        };
+        set(event);
+        window.addEventListener("pointermove", set);
+        window.addEventListener("pointerup", stop);
+        window.addEventListener("pointercancel", stop);
+      });
+      return handle;
+    }
+  };
 
   // src/live/heatmap_plot.ts
   var FONT = 13;
@@ -2811,7 +1658,7 @@
     const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
     for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
   }
-  function describeCell2({ rows, names, isForced: isForced3 }, step, column) {
+  function describeCell({ rows, names, isForced: isForced3 }, step, column) {
     const weight = withMinus(rows[step][column].toFixed(4));
     if (isForced3(step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
     return `${names.row(step)} attends to ${names.column(column)} with ${weight}`;
@@ -2907,7 +1754,7 @@
           const [rect, words] = this.cellGroup.children[t * grid.columns + s].children;
           place(rect, grid, t, s);
           rect.setAttribute("fill", rgb(colour));
-          rect.firstElementChild.textContent = describeCell2(view, t, s);
+          rect.firstElementChild.textContent = describeCell(view, t, s);
           if (!words) continue;
           words.setAttribute("x", String(grid.left + (s + 0.5) * grid.cellWidth));
           words.setAttribute("y", String(TOP + (t + 0.5) * grid.cellHeight + 5));
@@ -3020,6 +1867,9 @@
       URL.revokeObjectURL(address);
     }
   }
+  function toNumbers({ type, data, dims }) {
+    return data instanceof BigInt64Array ? { type: "float64", data: Float64Array.from(data, Number), dims } : { type, data, dims };
+  }
   function loaded() {
     runtime ??= load().catch((error2) => {
       throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${messageOf(error2)}).`);
@@ -3039,7 +1889,7 @@
       const feeds = {};
       for (const [name, { type, data, dims }] of Object.entries(inputs)) feeds[name] = new ort.Tensor(type, data, dims);
       const found = await session.run(feeds, outputs);
-      return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, { type, data, dims }]));
+      return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, toNumbers({ type, data, dims })]));
     };
     return {
       inputNames: session.inputNames,
@@ -3082,7 +1932,17 @@
   }
   var canForce = ({ layers, config }) => layers > 0 && config.kind !== "fast_weights";
   var meaningOf = ({ config }) => config.kind === "fast_weights" ? "strength" : "distribution";
-  var LiveModel = class _LiveModel {
+  function readAttended(results) {
+    const found = { weights: [], maps: {}, trace: {} };
+    for (const [name, { data, dims }] of Object.entries(results)) {
+      const nested = () => nest(data, dims.slice(1));
+      if (name.startsWith(TRACE)) found.trace[name.slice(TRACE.length)] = nested();
+      else if (name in MAP_NAMES) found.maps[MAP_NAMES[name]] = nested();
+    }
+    found.weights = found.maps.cross ?? [];
+    return found;
+  }
+  var GraphModel = class {
     constructor(content, session) {
       this.content = content;
       this.session = session;
@@ -3090,14 +1950,9 @@
     content;
     session;
     frames = /* @__PURE__ */ new Map();
-    /** Load a model.
-     *
-     * @throws Error - if the graph is damaged.
-     */
-    static async load(content) {
-      const model = new _LiveModel(content, await createSession(await decodeGzip(content.graph)));
-      for (const run of content.runs) model.frames.set(run, await unpack(run.parameters));
-      return model;
+    /** Unpack the parameters. */
+    async unpackRuns() {
+      for (const run of this.content.runs) this.frames.set(run, await unpack(run.parameters));
     }
     /** Return a run by its index or name.
      *
@@ -3114,6 +1969,53 @@
       const frames = this.frames.get(run);
       const [, count] = frames.shape;
       return frames.row(frame, count);
+    }
+    /** Return the inputs of the graph that do not depend on what a step is. */
+    feeds(length, steps, count, { force, epoch, run }) {
+      const { layers, heads } = this.content;
+      const parameters = this.parameters(this.findRun(run), epoch ?? void 0);
+      const feeds = {
+        source_lengths: tensor("int64", new BigInt64Array(count).fill(BigInt(length)), [count]),
+        parameters: tensor("float32", parameters, [parameters.length]),
+        steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), [])
+      };
+      if (canForce(this.content)) {
+        const packed = repeatSteps(packForce(force, { steps, layers, heads, source: length }), steps, count);
+        feeds.force = tensor("float32", packed, [steps, count, layers, heads, length]);
+      } else if (force !== null && force !== void 0) {
+        throw new Error(layers > 0 ? "Fast weights have signed read strengths, not a distribution over the source, so no weights can be forced." : "This model has no attention, so no weights can be forced.");
+      }
+      return feeds;
+    }
+    /** Return a parameter of a run at an epoch, as nested arrays; undefined if the model has none of that name. */
+    parameter(name, run, epoch) {
+      let start = 0;
+      for (const [each, shape] of this.content.layout) {
+        const size = shape.reduce((a, b) => a * b, 1);
+        if (each === name) return nest(this.parameters(run, epoch), shape, start);
+        start += size;
+      }
+      return void 0;
+    }
+  };
+  function repeatSteps(array, steps, count) {
+    if (count === 1) return array;
+    const size = array.length / steps;
+    const repeated = new Float32Array(array.length * count);
+    for (let t = 0; t < steps; t += 1) {
+      for (let n = 0; n < count; n += 1) repeated.set(array.subarray(t * size, (t + 1) * size), (t * count + n) * size);
+    }
+    return repeated;
+  }
+  var LiveModel = class _LiveModel extends GraphModel {
+    /** Load a model.
+     *
+     * @throws Error - if the graph is damaged.
+     */
+    static async load(content) {
+      const model = new _LiveModel(content, await createSession(await decodeGzip(content.graph)));
+      await model.unpackRuns();
+      return model;
     }
     /** Check that a source has the form that the model accepts.
      *
@@ -3132,44 +2034,322 @@
      * @param source - (S, F), in units of the data.
      * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model, or if the answer is not finite.
      */
-    async run(source, { force, epoch, run, outputs } = {}) {
+    async run(source, options = {}) {
       this.checkSource(source);
-      const { layers, heads, features, steps } = this.content;
+      const { features, steps } = this.content;
       const [S, F] = [source.length, features.length];
-      const parameters = this.parameters(this.findRun(run), epoch ?? void 0);
-      const feeds = {
-        source: tensor("float64", Float64Array.from(source.flat()), [1, S, F]),
-        source_lengths: tensor("int64", BigInt64Array.from([BigInt(S)]), [1]),
-        parameters: tensor("float32", parameters, [parameters.length]),
-        steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), [])
-      };
-      if (canForce(this.content)) {
-        const packed = packForce(force, { steps, layers, heads, source: S });
-        feeds.force = tensor("float32", packed, [steps, 1, layers, heads, S]);
-      } else if (force !== null && force !== void 0) {
-        throw new Error(layers > 0 ? "Fast weights have signed read strengths, not a distribution over the source, so no weights can be forced." : "This model has no attention, so no weights can be forced.");
-      }
-      const results = await this.session.run(feeds, chooseOutputs(this.session.outputNames, outputs));
-      const answer = { forecast: [], weights: [], maps: {}, trace: {} };
-      for (const [name, { data, dims }] of Object.entries(results)) {
-        const nested = nest(data, dims.slice(1));
-        if (name === FORECAST) answer.forecast = nested;
-        else if (name.startsWith(TRACE)) answer.trace[name.slice(TRACE.length)] = nested;
-        else answer.maps[MAP_NAMES[name]] = nested;
-      }
+      const feeds = { source: tensor("float64", Float64Array.from(source.flat()), [1, S, F]), ...this.feeds(S, steps, 1, options) };
+      const results = await this.session.run(feeds, chooseOutputs(this.session.outputNames, options.outputs));
+      const { data, dims } = results[FORECAST];
+      const answer = { forecast: nest(data, dims.slice(1)), ...readAttended(results) };
       checkAnswer(answer);
-      answer.weights = answer.maps.cross ?? [];
       return answer;
     }
-    /** Return a parameter of a run at an epoch, as nested arrays; undefined if the model has none of that name. */
-    parameter(name, run, epoch) {
-      let start = 0;
-      for (const [each, shape] of this.content.layout) {
-        const size = shape.reduce((a, b) => a * b, 1);
-        if (each === name) return nest(this.parameters(run, epoch), shape, start);
-        start += size;
+  };
+
+  // src/live/explorer_base.ts
+  var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
+  var ONE_CHANGE = 600;
+  var MAX_UNDO = 200;
+  var Explorer2 = class {
+    constructor(models) {
+      this.models = models;
+      this.key = pageKey(models.map(({ content }) => content));
+      this.bars = new WeightBars(byId("live-bars"), { setWeight: (column, weight) => {
+        this.forceRow((row) => setWeight(row, column, weight), this.drawnSteps);
+      } });
+      onThemeChange(() => {
+        this.draw();
+      });
+      window.addEventListener("resize", () => {
+        this.draw();
+      });
+      window.addEventListener("hashchange", () => {
+        this.followFragment();
+      });
+      window.addEventListener("keydown", (event) => {
+        this.followKey(event);
+      });
+    }
+    models;
+    scene = null;
+    /** Returns whether the intermediate results of the first model are shown, so that it must return them. */
+    needsTrace = () => false;
+    key;
+    maps = [];
+    bars;
+    /** Ends when the answer to the last change is shown. */
+    settling = null;
+    isOutdated = false;
+    followers = [];
+    speak = announcer(byId("live-spoken"));
+    past = [];
+    future = [];
+    lastChange = -Infinity;
+    /** Call a function after each answer. */
+    onAnswer(follow) {
+      this.followers.push(follow);
+      if (this.scene) follow(this.scene);
+    }
+    /** Whether the last change has been answered. */
+    get isIdle() {
+      return this.settling === null;
+    }
+    get first() {
+      return this.models[this.state.subjects[0].model].content;
+    }
+    get canForce() {
+      return canForce(this.first);
+    }
+    // --- changes -----------------------------------------------------------------------------------
+    /** Change the state, and show what the models answer. */
+    change(apply) {
+      this.remember();
+      apply(this.state);
+      void this.update();
+    }
+    /** Keep the state for `undo`. A drag makes many changes, of which only the state before the first is kept. */
+    remember() {
+      const now = performance.now();
+      if (now - this.lastChange > ONE_CHANGE) this.past.push(copyState(this.state));
+      if (this.past.length > MAX_UNDO) this.past.shift();
+      this.lastChange = now;
+      this.future.length = 0;
+    }
+    get canUndo() {
+      return this.past.length > 0;
+    }
+    get canRedo() {
+      return this.future.length > 0;
+    }
+    undo() {
+      this.goBack(this.past, this.future);
+    }
+    redo() {
+      this.goBack(this.future, this.past);
+    }
+    goBack(from, to) {
+      const found = from.pop();
+      if (!found) return;
+      to.push(copyState(this.state));
+      Object.assign(this.state, found);
+      this.lastChange = -Infinity;
+      void this.update();
+    }
+    /** Undo with Ctrl+Z, and redo with Ctrl+Shift+Z or Ctrl+Y. A text field has an undo of its own. */
+    followKey(event) {
+      const isText2 = event.target instanceof HTMLTextAreaElement || event.target instanceof HTMLInputElement && ["text", "number"].includes(event.target.type);
+      if (!(event.ctrlKey || event.metaKey) || isText2) return;
+      const key2 = event.key.toLowerCase();
+      if (key2 !== "z" && key2 !== "y") return;
+      event.preventDefault();
+      if (key2 === "y" || event.shiftKey) this.redo();
+      else this.undo();
+    }
+    chooseStep(step) {
+      this.state.step = step;
+      if (this.scene) this.scene.state.step = step;
+      this.draw();
+    }
+    setRelative(isRelative) {
+      this.state.isRelative = isRelative;
+      if (this.scene) this.scene.state.isRelative = isRelative;
+      this.draw();
+    }
+    /** Change the row of weights of the chosen step, layer and head, when the model's own row is known.
+     *
+     * Nothing changes if the row has other source steps by then.
+     *
+     * @param steps - The number of source steps that the change is made for.
+     */
+    forceRow(change, steps = this.lengthOf(this.state)) {
+      if (!this.canForce || this.state.kind !== "cross") return;
+      const { step, layer, head } = this.state;
+      const apply = () => {
+        const { state, scene, settling } = this;
+        const forced = state.force.get(step + 1, layer, head);
+        if (!forced && settling) {
+          void settling.then(apply);
+          return;
+        }
+        const row = forced ?? (scene ? weightsOf(scene.shown[0].answer, "cross", layer, head)[step] : void 0);
+        if (row?.length !== steps || this.lengthOf(state) !== steps) return;
+        this.change(({ force }) => {
+          force.set(step + 1, layer, head, change(row));
+        });
+      };
+      apply();
+    }
+    /** Force the chosen step to attend to one source step only; if it does already, take that back. */
+    forceCell(step, column) {
+      this.state.step = step;
+      const { force, layer, head } = this.state;
+      if (force.get(step + 1, layer, head)?.[column] === 1) this.freeRow();
+      else if (this.canForce && this.state.kind === "cross") this.forceRow((row) => oneHotRow(row.length, column), this.drawnSteps);
+      else this.draw();
+    }
+    forceUniform() {
+      this.forceRow((row) => uniformRow(row.length));
+    }
+    forceShuffled() {
+      this.forceRow((row) => shuffleRow(row));
+    }
+    /** Give all steps equal weights, in all layers and heads. */
+    forceUniformEverywhere() {
+      const { heads, layers, steps } = this.first;
+      if (!this.canForce) return;
+      this.change((state) => {
+        for (let layer = 0; layer < layers; layer += 1) {
+          for (let head = 0; head < heads; head += 1) {
+            for (let step = 1; step <= steps; step += 1) state.force.set(step, layer, head, uniformRow(this.lengthOf(state)));
+          }
+        }
+      });
+    }
+    freeRow() {
+      this.change(({ force, step, layer, head }) => {
+        force.delete(step + 1, layer, head);
+      });
+    }
+    freeAll() {
+      this.change(({ force }) => {
+        force.clear();
+      });
+    }
+    /** Give the chosen head, or all heads of the chosen layer, no weight in any step. */
+    knockOut(allHeads) {
+      const { heads, steps } = this.first;
+      this.change((state) => {
+        const { force, layer, head } = state;
+        for (let h = allHeads ? 0 : head; h <= (allHeads ? heads - 1 : head); h += 1) {
+          for (let step = 1; step <= steps; step += 1) force.set(step, layer, h, new Array(this.lengthOf(state)).fill(0));
+        }
+      });
+    }
+    /** The number of source steps in the pictures, which may be those before the last change. */
+    get drawnSteps() {
+      return this.lengthOf((this.scene ?? this).state);
+    }
+    /** The shown models. */
+    get shownContents() {
+      return this.state.subjects.map(({ model }) => this.models[model].content);
+    }
+    /** Return whether all shown models accept a source of a length. */
+    accepts(length, contents = this.shownContents) {
+      return length > 0 && contents.every(({ fixed_source: fixed, max_length: longest }) => (fixed === null || length === fixed) && (longest === null || length <= longest));
+    }
+    followFragment() {
+      const restored = this.restore();
+      if (restored) this.change((state) => Object.assign(state, restored));
+    }
+    // --- the state at the beginning ----------------------------------------------------------------
+    /** Return the models that are shown first. */
+    firstSubjects(isSideBySide) {
+      const subject = (model, run) => ({ model, run, epoch: this.models[model].content.runs[run].best_epoch });
+      const all = this.models.flatMap(({ content }, model) => content.runs.map((_, run) => subject(model, run)));
+      return isSideBySide ? all.slice(0, 4) : [subject(0, 0)];
+    }
+    /** What a link to this page may contain.
+     *
+     * @param lengths - the source length of each test sequence.
+     */
+    limitsOf(lengths) {
+      const contents = this.models.map(({ content }) => content);
+      const most = (count) => Math.max(...contents.map(count));
+      const longest = contents.flatMap(({ max_length: each }) => each === null ? [] : [each]);
+      return {
+        page: this.key,
+        examples: lengths,
+        runs: contents.map(({ runs }) => runs.map(({ epochs }) => epochs)),
+        fixed: contents.find(({ fixed_source: fixed }) => fixed !== null)?.fixed_source ?? null,
+        longest: longest.length ? Math.min(...longest) : null,
+        steps: most(({ steps }) => steps),
+        layers: most(({ layers }) => layers),
+        heads: most(({ heads }) => heads)
+      };
+    }
+    /** Return the view at the beginning. */
+    firstView(subjects, example) {
+      return { example, isChanged: false, subjects, force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, isRelative: false };
+    }
+    // --- answers -----------------------------------------------------------------------------------
+    /** Ask the models. While one answers, later changes wait, and only the last is asked. */
+    async update() {
+      this.isOutdated = true;
+      this.settling ??= this.settle();
+      return this.settling;
+    }
+    async settle() {
+      while (this.isOutdated) {
+        this.isOutdated = false;
+        try {
+          this.scene = await this.ask();
+          this.draw();
+          byId("live-error").textContent = "";
+        } catch (error2) {
+          byId("live-error").textContent = messageOf(error2) + (this.scene ? " The pictures still show the last answer." : "");
+        }
       }
-      return void 0;
+      this.settling = null;
+    }
+    /** Return the name of a subject with its epoch, if that is not the best one. */
+    nameOfSubject({ model, run, epoch }) {
+      const { best_epoch: best, epochs } = this.models[model].content.runs[run];
+      return this.nameOf(model, run) + (epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "");
+    }
+    /** Return the name of a run. It says whether the model has attention, if the models of the page differ in that. */
+    nameOf(model, run) {
+      const { runs, layers } = this.models[model].content;
+      const differ = this.models.some(({ content }) => content.layers === 0 !== (layers === 0));
+      return differ ? `${runs[run].name} (${layers === 0 ? "without" : "with"} attention)` : runs[run].name;
+    }
+    /** The forced rows that exist in a model with other layers and heads. */
+    rowsFor({ content: { layers, heads, steps } }, force = this.state.force) {
+      return force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
+    }
+    /** Bring the kind of attention, layer and head into the range of the first model. */
+    fitView() {
+      const { state, first } = this;
+      if (first.config.kind !== "transformer") state.kind = "cross";
+      state.layer = Math.min(state.layer, Math.max(0, first.layers - 1));
+      state.head = Math.min(state.head, Math.max(0, first.heads - 1));
+    }
+    draw() {
+      const { scene } = this;
+      if (!scene) return;
+      this.drawMaps(scene);
+      this.drawOwn(scene);
+      const text2 = this.describe(scene);
+      byId("live-text").textContent = text2;
+      this.speak(text2);
+      for (const follow of this.followers) follow(scene);
+    }
+    drawMaps(scene) {
+      const place3 = byId("live-map");
+      while (this.maps.length < scene.shown.length) {
+        const own = document.createElement("div");
+        place3.append(own);
+        const caption = document.createElement("p");
+        const picture = document.createElement("div");
+        own.append(caption, picture);
+        this.maps.push(new HeatmapPlot(picture, { chooseStep: (step) => {
+          this.chooseStep(step);
+        }, chooseCell: (step, column) => {
+          this.forceCell(step, column);
+        } }));
+      }
+      for (const [k, own] of [...place3.children].entries()) {
+        own.hidden = k >= scene.shown.length;
+        if (k >= scene.shown.length) continue;
+        const { name } = scene.shown[k];
+        const view2 = this.matrix(scene, k);
+        own.firstElementChild.textContent = scene.shown.length === 1 ? "" : view2.rows.length ? name : `${name}: there are no such weights to show.`;
+        this.maps[k].draw(view2);
+      }
+      const view = this.matrix(scene, 0);
+      const row = view.rows[scene.state.step];
+      byId("live-weights").hidden = row === void 0;
+      if (row) this.bars.draw(row, { scale: view.scale, labels: view.columnLabels, isForced: isForced(scene, scene.state.step), canForce: view.canForce });
     }
   };
 
@@ -3423,9 +2603,21 @@
     const longer = source.length > trainedLength ? ` The source has ${source.length} points, more than every training source: the longest has ${trainedLength}.` : "";
     return longer + (isChanged ? " The source was changed, so the true continuation is unknown." : "");
   }
+  function errorText(loss, { units, targetFeatures }, scale) {
+    const unit = targetFeatures.length === 1 ? units[targetFeatures[0]] : void 0;
+    const squared = (value) => `${formatNumber(value)} ${unit ?? ""}${unit === void 0 ? "" : "\xB2"}`.trim();
+    if (scale.every((each) => each === 1)) return squared(loss);
+    const own = targetFeatures.length === 1 ? ` (${squared(loss * scale[0] ** 2)}${unit === void 0 ? " in units of the data" : ""})` : "";
+    return `${formatNumber(loss)} in scaled units${own}`;
+  }
+  function commonUnit({ units, targetFeatures }) {
+    const found = new Set(targetFeatures.map((name) => units[name]));
+    const [unit] = found;
+    return found.size === 1 && unit !== void 0 ? ` ${unit}` : "";
+  }
   function describe(scene) {
     const { state, shown, targetFeatures } = scene;
-    const names = pointNames3(state);
+    const names = pointNames2(state);
     const [{ answer, meaning }] = shown;
     const row = weightsOf(answer, state.kind, state.layer, state.head)[state.step];
     const isEncoder = state.kind === "encoder_self";
@@ -3438,17 +2630,18 @@
       const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
         const truth = state.truth?.[state.step]?.[g];
         const known = truth !== void 0 && Number.isFinite(truth) ? ` (truth ${formatValue(truth, 1)})` : "";
-        return `${name} ${formatValue(answer.forecast[state.step][g], 1)}${known}`;
+        const unit = scene.units[name];
+        return `${name} ${formatValue(answer.forecast[state.step][g], 1)}${unit === void 0 ? "" : ` ${unit}`}${known}`;
       });
       text2 += ` Forecast: ${values.join(", ")}.`;
     }
     for (const { name, answer: forced, own, scale } of shown) {
       const label = shown.length > 1 ? ` ${name}:` : "";
       const loss = meanSquaredError(forced.forecast, state.truth, scale);
-      if (loss !== null) text2 += `${label} Mean squared error of the sequence ${formatNumber(loss)}.`;
+      if (loss !== null) text2 += `${label} Mean squared error of the sequence: ${errorText(loss, scene, scale)}.`;
       if (forced !== own) {
         const before2 = meanSquaredError(own.forecast, state.truth, scale);
-        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before2 === null ? "" : `; with its own weights the error is ${formatNumber(before2)}`}.`;
+        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${commonUnit(scene)}${before2 === null ? "" : `; with its own weights the error is ${errorText(before2, scene, scale)}`}.`;
       }
     }
     if (state.truth && hasOwnScales(shown)) text2 += " The errors are in the scaled units of each model, so they cannot be compared.";
@@ -3516,20 +2709,18 @@
   }
 
   // src/live/explorer.ts
-  var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
   function livePage(content) {
     const { live } = content;
     const examples = live?.examples ?? (content.kind === "run" ? content.examples : void 0);
-    if (!live?.models.length || !examples) return null;
+    if (!live?.models.length || !examples || live.words) return null;
     const alignment = live.alignment ?? (content.kind === "run" ? content.alignment : null) ?? null;
     return { live, examples, alignment };
   }
-  var LiveExplorer = class _LiveExplorer {
+  var LiveExplorer = class _LiveExplorer extends Explorer2 {
     constructor(page, models, sequences) {
+      super(models);
       this.page = page;
-      this.models = models;
       this.sequences = sequences;
-      this.key = pageKey(models.map(({ content }) => content));
       this.state = this.restore() ?? this.start();
       this.path = new PathPlot(byId("live-path"), {
         move: (point, values) => {
@@ -3544,65 +2735,31 @@
           this.chooseStep(step);
         }
       });
-      this.bars = new WeightBars(byId("live-bars"), { setWeight: (column, weight) => {
-        this.forceRow((row) => setWeight(row, column, weight), this.drawnPoints);
-      } });
       addControls(this);
-      onThemeChange(() => {
-        this.draw();
-      });
-      window.addEventListener("resize", () => {
-        this.draw();
-      });
-      window.addEventListener("hashchange", () => {
-        this.followFragment();
-      });
     }
     page;
-    models;
     sequences;
     state;
-    scene = null;
-    /** Returns whether the intermediate results of the first model are shown, so that it must return them. */
-    needsTrace = () => false;
     path;
-    maps = [];
-    bars;
-    /** Ends when the answer to the last change is shown. */
-    settling = null;
-    isOutdated = false;
-    followers = [];
-    key;
-    speak = announcer(byId("live-spoken"));
     static async load(page, models) {
       const explorer = new _LiveExplorer(page, models, await Sequences.load(page.examples, page.alignment));
       await explorer.update();
       return explorer;
     }
-    /** Call a function after each answer. */
-    onAnswer(follow) {
-      this.followers.push(follow);
-      if (this.scene) follow(this.scene);
+    lengthOf({ source }) {
+      return source.length;
     }
-    /** Whether the last change has been answered. */
-    get isIdle() {
-      return this.settling === null;
+    get rowCount() {
+      return this.state.kind === "encoder_self" ? this.state.source.length : this.first.steps;
     }
-    /** The fragment of a link to what is shown. */
     get fragment() {
       return toFragment(this.state, this.key);
     }
-    get first() {
-      return this.models[this.state.subjects[0].model].content;
+    get exampleNames() {
+      return this.sequences.names;
     }
-    get canForce() {
-      return canForce(this.first);
-    }
-    // --- changes -----------------------------------------------------------------------------------
-    /** Change the state, and show what the models answer. */
-    change(apply) {
-      apply(this.state);
-      void this.update();
+    chooseOwn() {
+      this.chooseBlank();
     }
     chooseExample(example) {
       const count = this.sequences.count;
@@ -3618,10 +2775,17 @@
         state.force.clear();
       });
     }
-    chooseStep(step) {
-      this.state.step = step;
-      if (this.scene) this.scene.state.step = step;
-      this.draw();
+    resetSource() {
+      const { example } = this.state;
+      if (example === null) {
+        this.chooseBlank();
+        return;
+      }
+      this.change((state) => {
+        const source = this.sequences.source(example);
+        if (source.length !== state.source.length) state.force.clear();
+        Object.assign(state, { source, truth: this.sequences.target(example), isChanged: false, point: Math.min(state.point, source.length - 1) });
+      });
     }
     movePoint(point, values) {
       try {
@@ -3656,87 +2820,6 @@
         this.markChanged();
       });
     }
-    /** Change the row of weights of the chosen step, layer and head, when the model's own row is known.
-     *
-     * Nothing changes if the row has other points by then.
-     *
-     * @param points - The number of source points that the change is made for.
-     */
-    forceRow(change, points2 = this.state.source.length) {
-      if (!this.canForce || this.state.kind !== "cross") return;
-      const { step, layer, head } = this.state;
-      const apply = () => {
-        const { state, scene, settling } = this;
-        const forced = state.force.get(step + 1, layer, head);
-        if (!forced && settling) {
-          void settling.then(apply);
-          return;
-        }
-        const row = forced ?? (scene ? weightsOf(scene.shown[0].answer, "cross", layer, head)[step] : void 0);
-        if (row?.length !== points2 || state.source.length !== points2) return;
-        this.change(({ force }) => {
-          force.set(step + 1, layer, head, change(row));
-        });
-      };
-      apply();
-    }
-    /** Force the chosen step to attend to one point only; if it does already, take that back. */
-    forceCell(step, column) {
-      this.state.step = step;
-      const { force, layer, head } = this.state;
-      if (force.get(step + 1, layer, head)?.[column] === 1) this.freeRow();
-      else if (this.canForce && this.state.kind === "cross") this.forceRow((row) => oneHotRow(row.length, column), this.drawnPoints);
-      else this.draw();
-    }
-    forceUniform() {
-      this.forceRow((row) => uniformRow(row.length));
-    }
-    forceShuffled() {
-      this.forceRow((row) => shuffleRow(row));
-    }
-    /** Give all forecast points equal weights, in all layers and heads. */
-    forceUniformEverywhere() {
-      const { heads, layers, steps } = this.first;
-      if (!this.canForce) return;
-      this.change(({ force, source }) => {
-        for (let layer = 0; layer < layers; layer += 1) {
-          for (let head = 0; head < heads; head += 1) {
-            for (let step = 1; step <= steps; step += 1) force.set(step, layer, head, uniformRow(source.length));
-          }
-        }
-      });
-    }
-    freeRow() {
-      this.change(({ force, step, layer, head }) => {
-        force.delete(step + 1, layer, head);
-      });
-    }
-    freeAll() {
-      this.change(({ force }) => {
-        force.clear();
-      });
-    }
-    /** Give the chosen head, or all heads of the chosen layer, no weight in any step. */
-    knockOut(allHeads) {
-      const { heads, steps } = this.first;
-      this.change(({ force, layer, head, source }) => {
-        for (let h = allHeads ? 0 : head; h <= (allHeads ? heads - 1 : head); h += 1) {
-          for (let step = 1; step <= steps; step += 1) force.set(step, layer, h, new Array(source.length).fill(0));
-        }
-      });
-    }
-    /** The number of source points in the pictures, which may be those before the last change. */
-    get drawnPoints() {
-      return (this.scene ?? this).state.source.length;
-    }
-    /** The shown models. */
-    get shownContents() {
-      return this.state.subjects.map(({ model }) => this.models[model].content);
-    }
-    /** Return whether all shown models accept a source of a length. */
-    accepts(length, contents = this.shownContents) {
-      return length > 0 && contents.every(({ fixed_source: fixed, max_length: longest }) => (fixed === null || length === fixed) && (longest === null || length <= longest));
-    }
     get blankLength() {
       const lengths = this.shownContents.flatMap(({ fixed_source: fixed, source_length: trained }) => fixed === null ? [trained] : [fixed, trained]);
       return [...lengths, ...lengths.map((_, k) => k + 1)].find((length) => this.accepts(length)) ?? this.first.source_length;
@@ -3745,82 +2828,27 @@
       this.state.isChanged = true;
       this.state.truth = null;
     }
-    // --- the state at the beginning ----------------------------------------------------------------
     start() {
-      const subject = (model, run) => ({ model, run, epoch: this.models[model].content.runs[run].best_epoch });
-      const all = this.models.flatMap(({ content }, model) => content.runs.map((_, run) => subject(model, run)));
-      const subjects = this.page.live.side_by_side ? all.slice(0, 4) : [subject(0, 0)];
+      const subjects = this.firstSubjects(this.page.live.side_by_side === true);
       const contents = subjects.map(({ model }) => this.models[model].content);
       const example = Math.max(0, this.page.examples.source_lengths.findIndex((length) => this.accepts(length, contents)));
-      return {
-        example,
-        source: this.sequences.source(example),
-        truth: this.sequences.target(example),
-        isChanged: false,
-        subjects,
-        force: new ForcedRows(),
-        kind: "cross",
-        layer: 0,
-        head: 0,
-        step: 0,
-        point: 0,
-        isRelative: false
-      };
-    }
-    /** What a link to this page may contain. */
-    get limits() {
-      const contents = this.models.map(({ content }) => content);
-      const most = (count) => Math.max(...contents.map(count));
-      const lengths = contents.flatMap(({ max_length: longest }) => longest === null ? [] : [longest]);
-      return {
-        page: this.key,
-        examples: this.page.examples.source_lengths,
-        features: this.page.examples.features.length,
-        runs: contents.map(({ runs }) => runs.map(({ epochs }) => epochs)),
-        fixed: contents.find(({ fixed_source: fixed }) => fixed !== null)?.fixed_source ?? null,
-        longest: lengths.length ? Math.min(...lengths) : null,
-        steps: most(({ steps }) => steps),
-        layers: most(({ layers }) => layers),
-        heads: most(({ heads }) => heads)
-      };
+      return { ...this.firstView(subjects, example), source: this.sequences.source(example), truth: this.sequences.target(example), point: 0 };
     }
     restore() {
-      const shared = fromFragment(location.hash, this.limits);
+      const shared = fromFragment(location.hash, { ...this.limitsOf(this.page.examples.source_lengths), features: this.page.examples.features.length });
       if (!shared) return null;
       const example = shared.example ?? 0;
       const unchanged = shared.source === null;
       return { ...shared, source: shared.source ?? this.sequences.source(example), truth: unchanged ? this.sequences.target(example) : null, isChanged: !unchanged };
     }
-    followFragment() {
-      const restored = this.restore();
-      if (restored) this.change((state) => Object.assign(state, restored));
-    }
-    // --- answers -----------------------------------------------------------------------------------
-    /** Ask the models. While one answers, later changes wait, and only the last is asked. */
-    async update() {
-      this.isOutdated = true;
-      this.settling ??= this.settle();
-      return this.settling;
-    }
-    async settle() {
-      while (this.isOutdated) {
-        this.isOutdated = false;
-        try {
-          this.scene = await this.ask();
-          this.draw();
-          byId("live-error").textContent = "";
-        } catch (error2) {
-          byId("live-error").textContent = messageOf(error2) + (this.scene ? " The pictures still show the last answer." : "");
-        }
-      }
-      this.settling = null;
-    }
     async ask() {
       const { page } = this;
-      this.fitChoices();
+      this.fitView();
+      this.state.point = Math.min(this.state.point, this.state.source.length - 1);
+      this.state.step = Math.min(this.state.step, this.rowCount - 1);
       const hasTrace = this.needsTrace();
       const state = this.state;
-      const answered = { ...state, source: state.source.map((row) => [...row]), force: state.force.copy(), subjects: state.subjects.map((subject) => ({ ...subject })) };
+      const answered = copyState(state);
       const shown = [];
       const { warn } = theme();
       for (const [k, { model, run, epoch }] of answered.subjects.entries()) {
@@ -3830,77 +2858,1072 @@
         const options = { run, epoch, outputs: hasTrace && k === 0 ? "all" : "weights" };
         const own = await live.run(source, isForced3 ? { run, epoch, outputs: "weights" } : options);
         const answer = isForced3 ? await live.run(source, { ...options, force: { rows: this.rowsFor(live, answered.force) } }) : own;
-        const { best_epoch: best, epochs } = live.content.runs[run];
-        const name = this.nameOf(model, run);
-        const suffix = epochs.length > 1 && epoch !== best ? `, epoch ${epoch}` : "";
-        shown.push({ name: name + suffix, colour: k ? COLOURS[k - 1] : warn, answer, own, scale: live.content.loss_scale, meaning: meaningOf(live.content) });
+        shown.push({ name: this.nameOfSubject({ model, run, epoch }), colour: k ? COLOURS[k - 1] : warn, answer, own, scale: live.content.loss_scale, meaning: meaningOf(live.content) });
       }
-      const { features, target_features: targetFeatures, named, plane } = page.examples;
+      const { features, target_features: targetFeatures, named, plane, units } = page.examples;
       const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
       const { hasAlignment } = this.sequences;
       const isWhole = answered.example !== null && answered.source.length === page.examples.source_lengths[answered.example];
       const times = isWhole ? this.sequences.times(answered.example) : [];
-      return { state: answered, current: state, shown, features, targetFeatures, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce, trainedLength: Math.min(...this.shownContents.map(({ source_length: length }) => length)) };
+      return { state: answered, current: state, shown, features, targetFeatures, units, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce, trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length)) };
     }
-    /** Return the name of a run. It says whether the model has attention, if the models of the page differ in that. */
-    nameOf(model, run) {
-      const { runs, layers } = this.models[model].content;
-      const differ = this.models.some(({ content }) => content.layers === 0 !== (layers === 0));
-      return differ ? `${runs[run].name} (${layers === 0 ? "without" : "with"} attention)` : runs[run].name;
+    matrix(scene, index) {
+      return matrixOf(scene, scene.shown[index]);
     }
-    /** The forced rows that exist in a model with other layers and heads. */
-    rowsFor({ content: { layers, heads, steps } }, force = this.state.force) {
-      return force.list.filter(({ layer, head, step }) => layer < layers && head < heads && step <= steps);
-    }
-    /** Bring the kind of attention, step, point, layer and head into the range of the first model. */
-    fitChoices() {
-      const { state, first } = this;
-      if (first.config.kind !== "transformer") state.kind = "cross";
-      state.point = Math.min(state.point, state.source.length - 1);
-      state.layer = Math.min(state.layer, Math.max(0, first.layers - 1));
-      state.head = Math.min(state.head, Math.max(0, first.heads - 1));
-      const rows = state.kind === "encoder_self" ? state.source.length : first.steps;
-      state.step = Math.min(state.step, rows - 1);
-    }
-    draw() {
-      const { scene } = this;
-      if (!scene) return;
+    drawOwn(scene) {
       this.path.draw(scene);
-      const place3 = byId("live-map");
-      while (this.maps.length < scene.shown.length) {
-        const own = document.createElement("div");
-        place3.append(own);
-        const caption = document.createElement("p");
-        const picture = document.createElement("div");
-        own.append(caption, picture);
-        this.maps.push(new HeatmapPlot(picture, { chooseStep: (step) => {
-          this.chooseStep(step);
-        }, chooseCell: (step, column) => {
-          this.forceCell(step, column);
-        } }));
-      }
-      for (const [k, own] of [...place3.children].entries()) {
-        own.hidden = k >= scene.shown.length;
-        if (k >= scene.shown.length) continue;
-        const { name, answer } = scene.shown[k];
-        const hasWeights = weightsOf(answer, scene.state.kind, scene.state.layer, scene.state.head).length > 0;
-        own.firstElementChild.textContent = scene.shown.length === 1 ? "" : hasWeights ? name : `${name}: there are no such weights to show.`;
-        this.maps[k].draw(matrixOf(scene, scene.shown[k]));
-      }
-      const { state } = scene;
-      const row = weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head)[state.step] ?? [];
-      byId("live-weights").hidden = row.length === 0;
-      if (row.length) {
-        const canForceRow = scene.canForce && state.kind === "cross";
-        this.bars.draw(row, { scale: scaleOf(scene, scene.shown[0]), labels: row.map((_, k) => String(k + 1)), isForced: isForced(scene, state.step), canForce: canForceRow });
-      }
-      const text2 = describe(scene);
-      byId("live-text").textContent = text2;
-      this.speak(text2);
       showControls(this, scene);
-      for (const follow of this.followers) follow(scene);
+    }
+    describe(scene) {
+      return describe(scene);
     }
   };
+
+  // src/live/glossary.ts
+  var TERMS = [
+    { name: "attention", definition: "A way for the [decoder] to look back at every source point for each forecast point. It weighs the source points and reads a mixture of them." },
+    { name: "attention weight", definition: "How much one forecast point reads from one source point. The weights of a forecast point are usually between 0 and 1 and add up to 1; if a head is knocked out, all of them are 0." },
+    { name: "baseline", definition: "A simple forecast that needs no neural network, such as repeating the last value. A model is only useful if its error is lower." },
+    { name: "context", definition: "What attention hands to the [decoder]: the sum of the [values|value] of all source points, each multiplied by its weight." },
+    { name: "decoder", definition: "The part of the model that writes the forecast, one point after the other." },
+    { name: "encoder", definition: "The part of the model that reads the source and turns each of its points into a list of numbers, the encoder state." },
+    { name: "entropy", definition: "A measure of how widely the weights of a forecast point are spread. It is 0 if all weight is on one source point, and largest if all weights are equal." },
+    { name: "epoch", definition: "One pass of the training through all training sequences. Epoch 0 is the model before its training, with random parameters." },
+    { name: "forecast point", definition: "A point that the model computes. Its number continues the count of the source: after a source of 2 points, forecast point 3 is the first one, which commands call step 1." },
+    { name: "free running", definition: "Forecasting as in real use: each forecast point starts from the model's own previous one, so errors can add up. The opposite is [teacher forcing]." },
+    { name: "key", definition: "The numbers of a source point that a [query] is compared with. The comparison gives the [score]." },
+    { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
+    { name: "noise floor", definition: "The [mean squared error] of a forecast that knows the data without noise. No model is reliably better, and a model that sees only noisy sources may not be able to reach it." },
+    { name: "own weights", definition: "The [attention weights|attention weight] that the model computes itself. The opposite are forced weights, which a reader gives to it." },
+    { name: "parameter-free", definition: "Describes a [baseline] that is a fixed rule, so that nothing is trained." },
+    { name: "query", definition: "The numbers with which the [decoder] asks what it needs for a forecast point. They are compared with the [key] of each source point." },
+    { name: "score", definition: "A number that says how well a [query] fits a [key]. Scores become weights by a normalizer such as [softmax]." },
+    { name: "softmax", definition: "The function that turns scores into weights: all are positive, they add up to 1, and a higher [score] gives a larger weight." },
+    { name: "source point", definition: "A point that the model is given. The source points are counted from 1." },
+    { name: "teacher forcing", definition: "Giving the [decoder] the true previous point instead of its own forecast. It makes training easier, but it is impossible in real use." },
+    { name: "value", definition: "The numbers of a source point that attention passes on. The weights decide how much of each value is in the [context]." }
+  ];
+  var idOf = (name) => `term-${name.replaceAll(" ", "-")}`;
+  function showGlossary() {
+    const list = document.createElement("dl");
+    list.append(...TERMS.flatMap(({ name, definition }) => {
+      const term2 = document.createElement("dt");
+      term2.id = idOf(name);
+      term2.append(textElement("dfn", name));
+      const meaning = document.createElement("dd");
+      meaning.append(...withTerms(definition));
+      return [term2, meaning];
+    }));
+    byId("glossary").append(list);
+    for (const marked of document.querySelectorAll("[data-term]")) {
+      const term2 = TERMS.find(({ name }) => name === marked.dataset.term);
+      if (term2) marked.replaceWith(termElement(marked.textContent, term2));
+    }
+  }
+  function card() {
+    const found = document.getElementById("term-card");
+    if (found) return found;
+    const made = document.createElement("div");
+    made.id = "term-card";
+    made.popover = "auto";
+    made.setAttribute("role", "note");
+    document.body.append(made);
+    return made;
+  }
+  var CARD_GAP = 10;
+  function placeCard(place3, word) {
+    const tour = word.closest("#live-tour-panel")?.getBoundingClientRect();
+    const at = word.getBoundingClientRect();
+    const { width, height } = place3.getBoundingClientRect();
+    const fit = (position, size, room) => Math.max(CARD_GAP, Math.min(position, room - size - CARD_GAP));
+    const isBeside = tour !== void 0 && tour.right + CARD_GAP + width < innerWidth;
+    const left = isBeside ? tour.right + CARD_GAP : at.left;
+    const isAbove = tour ? true : at.bottom + CARD_GAP + height > innerHeight;
+    const top = isBeside ? at.top : isAbove ? (tour ?? at).top - height - CARD_GAP : at.bottom + CARD_GAP;
+    place3.style.left = `${fit(left, width, innerWidth)}px`;
+    place3.style.top = `${fit(top, height, innerHeight)}px`;
+  }
+  function showCard({ name, definition }, word) {
+    const place3 = card();
+    place3.setAttribute("aria-label", name);
+    const close = textElement("button", "Close");
+    close.type = "button";
+    close.addEventListener("click", () => {
+      place3.hidePopover();
+      word.focus();
+    });
+    const text2 = document.createElement("p");
+    text2.append(...withTerms(definition, (term2) => {
+      showCard(term2, word);
+    }));
+    place3.replaceChildren(textElement("strong", name), text2, close);
+    place3.showPopover();
+    placeCard(place3, word);
+    close.focus();
+  }
+  function termElement(words, term2, show) {
+    if (!("popover" in HTMLElement.prototype)) {
+      const link = textElement("a", words);
+      link.href = `#${idOf(term2.name)}`;
+      return link;
+    }
+    const button = textElement("button", words);
+    button.type = "button";
+    button.className = "term";
+    button.setAttribute("aria-label", `${words}: what is it?`);
+    button.addEventListener("click", () => {
+      (show ?? ((shown) => {
+        showCard(shown, button);
+      }))(term2);
+    });
+    return button;
+  }
+  var isCardOpen = () => document.getElementById("term-card")?.matches(":popover-open") ?? false;
+  function splitTerms(text2) {
+    return text2.split(/\[([^\]]+)\]/);
+  }
+  var markTerms = (sentence) => sentence.includes("[") ? sentence : sentence.replace(/mean squared error|noise floor/g, "[$&]");
+  function withTerms(text2, show) {
+    return splitTerms(text2).map((part, k) => {
+      const [words, name = words] = part.split("|");
+      const term2 = k % 2 ? TERMS.find((each) => each.name === name) : void 0;
+      return term2 ? termElement(words, term2, show) : part;
+    });
+  }
+  function paragraph(text2) {
+    const made = document.createElement("p");
+    made.append(...withTerms(text2));
+    return made;
+  }
+
+  // src/live/arithmetic/record.ts
+  var DECIMALS = 4;
+  var MAX_PRINTED_SIDE = 8;
+  var MAX_TERMS = 8;
+  function printed(x) {
+    const scaled = x * 10 ** DECIMALS;
+    const floor = Math.floor(scaled);
+    const part = scaled - floor;
+    const isUp = part > 0.5 || part === 0.5 && floor % 2 !== 0;
+    return (isUp ? floor + 1 : floor) / 10 ** DECIMALS + 0;
+  }
+  var printedRow = (row) => row.map(printed);
+  var printedRows = (rows) => rows.map(printedRow);
+  var dot = (left, right) => left.reduce((sum, x, k) => sum + x * right[k], 0);
+  var affine = (weight, bias, x) => weight.map((row, k) => dot(row, x) + (bias ? bias[k] : 0));
+  function formatCell(x, digits = null) {
+    if (!Number.isFinite(x)) return "none";
+    return withMinus(digits === null ? x.toFixed(DECIMALS) : String(Number(x.toPrecision(digits))));
+  }
+  var factor = (x) => x < 0 ? `(${formatCell(x)})` : formatCell(x);
+  function sumText(terms) {
+    if (terms.length <= MAX_TERMS) return terms.join(" + ");
+    return `${terms.slice(0, MAX_TERMS - 1).join(" + ")} + \u2026 + ${terms[terms.length - 1]} (${terms.length} terms)`;
+  }
+  var productsText = (left, right) => sumText(left.map((x, k) => `${factor(x)} \xD7 ${factor(right[k])}`));
+  var refs = (vector) => vector.values.map((_, k) => vector.ref(k));
+  var rowOf = (matrix2, row) => ({ values: matrix2.values[row], ref: (k) => matrix2.ref(row, k) });
+  var columnOf = (matrix2, column) => ({ values: matrix2.values.map((row) => row[column]), ref: (k) => matrix2.ref(k, column) });
+  var pointNames3 = (count) => Array.from({ length: count }, (_, k) => `point ${k + 1}`);
+  var columnNumbers = (count) => Array.from({ length: count }, (_, k) => String(k + 1));
+  var StageRecord = class {
+    /** @param sourceNames - the names of the source steps. */
+    constructor(sourceNames) {
+      this.sourceNames = sourceNames;
+    }
+    sourceNames;
+    stages = [];
+    /** Add a stage of (rows, columns) and return its printed numbers; the rows are the source steps unless they are named. */
+    add(name, formula, numbers, options = {}) {
+      const { rows, columns, own = null, ownAs = "origin", isByModel = false, digits = null, origin = () => null } = options;
+      const values = digits === null ? printedRows(numbers) : numbers.map((row) => row.map((x) => Number(x.toPrecision(digits))));
+      const stage = this.stages.length;
+      this.stages.push({
+        name,
+        formula,
+        own,
+        ownAs,
+        isByModel,
+        digits,
+        origin,
+        numbers: values,
+        rows: rows ?? this.sourceNames.slice(0, values.length),
+        columns: columns ?? columnNumbers(values[0]?.length ?? 0),
+        hasPointRows: rows === void 0
+      });
+      return { values, stage, ref: (row, column) => ({ stage, row, column }) };
+    }
+    /** Add a stage of one row. */
+    addRow(name, formula, row, numbers, options = {}) {
+      const own = options.ownRow ? [[...options.ownRow]] : null;
+      return rowOf(this.add(name, formula, [numbers], { rows: [row], own, ownAs: "rows", ...options }), 0);
+    }
+    /** Add a stage whose last column follows from the others, and return it. `own`: the model's own numbers of that column. */
+    addColumns(name, formula, columns, options = {}) {
+      const names = Object.keys(columns);
+      const lists = Object.values(columns);
+      const count = Math.max(...lists.map((list) => typeof list === "number" ? 1 : list.length));
+      const numbers = Array.from({ length: count }, (_, k) => lists.map((list) => typeof list === "number" ? list : list[k]));
+      const { own, ...others } = options;
+      const last = names.length - 1;
+      const ownNumbers = own ? [...own].map((x) => names.map((_, column) => column === last ? x : NaN)) : null;
+      return columnOf(this.add(name, formula, numbers, { columns: names, own: ownNumbers, ownAs: "column", ...others }), last);
+    }
+    /** The index of the next stage. */
+    get next() {
+      return this.stages.length;
+    }
+  };
+
+  // src/live/arithmetic/locations.ts
+  var CONTENT_WEIGHTS = "Content weights";
+  var sigmoid = (x) => 1 / (1 + Math.exp(-x));
+  var softplus = (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+  var modulo = (a, b) => (a % b + b) % b;
+  var wholeText = (x) => String(x);
+  function addLocalWindow(step, normalize, scores, window2) {
+    const { record } = step;
+    const S = scores.values.length;
+    const hidden = affine(step.linear("attention.location.predict").weight, null, step.query).map(Math.tanh);
+    const fraction = sigmoid(dot(step.linear("attention.location.combine").weight[step.input.head], hidden));
+    const centerRow = record.addRow("Window center", "p = (S - 1) sigmoid(v . tanh(W h)), from the checkpoint", "p", [fraction * (S - 1)], { columns: ["p"], isByModel: true });
+    const [center] = centerRow.values;
+    const inside = scores.values.map((_, s) => Math.abs(s - center) <= window2);
+    const content = normalize(record, { name: CONTENT_WEIGHTS, scores, inside, own: void 0 });
+    const gaussian = printedRow(scores.values.map((_, s) => Math.exp(-2 * ((s - center) / window2) ** 2)));
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return { expression: "the content weight of this point", cells: [content.ref(row)] };
+      if (column === 1) return { expression: `exp(\u2212(${row} \u2212 ${formatCell(center)})\xB2 / (2 \xD7 (${wholeText(window2)} / 2)\xB2))`, cells: [centerRow.ref(0)] };
+      return { expression: `${formatCell(content.values[row])} \xD7 ${formatCell(gaussian[row])}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
+    };
+    const columns = { content: content.values, window: gaussian, weight: content.values.map((x, s) => x * gaussian[s]) };
+    return record.addColumns("Weights", `times exp(-(s - p)^2 / (2 (D/2)^2)), D = ${wholeText(window2)}, s from 0`, columns, { own: step.weights, origin });
+  }
+  function addControl(step) {
+    const { weight, bias } = step.linear("attention.location.control");
+    const [gate, sharpness, ...shift] = step.headSlice(affine(weight, bias, step.query));
+    const largest2 = Math.max(...shift);
+    const exponentials = shift.map((x) => Math.exp(x - largest2));
+    const sum = exponentials.reduce((a, b) => a + b, 0);
+    const reach = Math.floor(shift.length / 2);
+    const names = shift.map((_, k) => `s(${k - reach < 0 ? "" : "+"}${k - reach})`);
+    const numbers = [sigmoid(gate), 1 + softplus(sharpness), ...exponentials.map((x) => x / sum)];
+    return step.record.addRow("Gate, sharpness and shift", "from h, by the checkpoint", "value", numbers, { columns: ["g", "gamma", ...names], isByModel: true });
+  }
+  function addLocationShift(step, normalize, scores) {
+    const { record } = step;
+    const S = scores.values.length;
+    const content = normalize(record, { name: CONTENT_WEIGHTS, scores, inside: scores.values.map(() => true), own: void 0 });
+    const control = addControl(step);
+    const [g, gamma, ...s] = control.values;
+    const reach = Math.floor(s.length / 2);
+    const previous = printedRow(step.previousWeights ?? scores.values.map((_, k) => k === S - 1 ? 1 : 0));
+    const gated = printedRow(content.values.map((x, k) => g * x + (1 - g) * previous[k]));
+    const from = (row) => s.map((_, k) => modulo(row - (k - reach), S));
+    const shifted = printedRow(gated.map((_, row) => from(row).reduce((sum, place3, k) => sum + s[k] * gated[place3], 0)));
+    const powers = shifted.map((x) => printed(x ** gamma));
+    const total = powers.reduce((a, b) => a + b, 0);
+    const stage = record.next;
+    const at = (row, column) => ({ stage, row, column });
+    const origins = [
+      (row) => ({ expression: step.previousWeights ? "the weight of this point in the step before" : row === S - 1 ? "1: before the first step all weight is on the last point" : "0: before the first step all weight is on the last point", cells: [] }),
+      (row) => ({ expression: `${formatCell(g)} \xD7 ${formatCell(content.values[row])} + (1 \u2212 ${formatCell(g)}) \xD7 ${formatCell(previous[row])}`, cells: [control.ref(0), content.ref(row), at(row, 0)] }),
+      (row) => ({ expression: sumText(from(row).map((place3, k) => `${formatCell(gated[place3])} \xD7 ${formatCell(s[k])}`)), cells: from(row).flatMap((place3, k) => [at(place3, 1), control.ref(2 + k)]) }),
+      (row) => ({ expression: `${formatCell(shifted[row])}^${factor(gamma)}`, cells: [at(row, 2), control.ref(1)] }),
+      (row) => ({ expression: `${formatCell(powers[row])} / (${sumText(powers.map((x) => formatCell(x)))})`, cells: powers.map((_, k) => at(k, 3)) })
+    ];
+    const formula = "gated = g content + (1 - g) previous; shifted(i) = sum of gated(i - j) s(j), circular; weight = shifted^gamma / sum of these";
+    const columns = { previous, gated, shifted, "shifted^gamma": powers, weight: powers.map((x) => x / total) };
+    return record.addColumns("Weights", formula, columns, { own: step.weights, origin: (row, column) => origins[column](row) });
+  }
+
+  // src/live/arithmetic/normalizers.ts
+  var cell = (stage, row, column) => ({ stage, row, column });
+  var scoreOrigin = (scores, row) => ({ expression: "the score of this point", cells: [scores.ref(row)] });
+  function addSoftmax(record, { name, scores, inside, own }) {
+    const { values } = scores;
+    const largest2 = Math.max(...values.filter((_, k) => inside[k]));
+    const exponentials = printedRow(values.map((score, k) => inside[k] ? Math.exp(score - largest2) : 0));
+    const sum = exponentials.reduce((a, b) => a + b, 0);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return scoreOrigin(scores, row);
+      if (column === 1 && !inside[row]) return { expression: "0, since the point is outside the window", cells: [] };
+      if (column === 1) return { expression: `exp(${formatCell(values[row])} \u2212 ${factor(largest2)})`, cells: [cell(stage, row, 0), cell(stage, values.indexOf(largest2), 0)] };
+      return { expression: `${formatCell(exponentials[row])} / (${sumText(exponentials.map((x) => formatCell(x)))})`, cells: values.map((_, k) => cell(stage, k, 1)) };
+    };
+    const columns = { score: values, "exp(score - largest)": exponentials, weight: exponentials.map((x) => x / sum) };
+    return record.addColumns(name, "softmax: weight = exp(score - largest) / sum of these", columns, { own, origin });
+  }
+  function addSparsemax(record, { name, scores, inside, own }) {
+    const { values } = scores;
+    const order = values.map((_, k) => k).filter((k) => inside[k]).sort((a, b) => values[b] - values[a]);
+    let total = 0;
+    const support = order.filter((point, k) => {
+      total += values[point];
+      return 1 + (k + 1) * values[point] > total;
+    });
+    const count = support.length;
+    const tau = printed((support.reduce((sum, k) => sum + values[k], 0) - 1) / count);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return scoreOrigin(scores, row);
+      if (column === 1) return { expression: `(${sumText(support.map((k) => factor(values[k])))} \u2212 1) / ${count}`, cells: support.map((k) => cell(stage, k, 0)) };
+      if (!inside[row]) return { expression: "0, since the point is outside the window", cells: [] };
+      return { expression: `max(${formatCell(values[row])} \u2212 ${factor(tau)}, 0)`, cells: [cell(stage, row, 0), cell(stage, row, 1)] };
+    };
+    const formula = `sparsemax: weight = max(score - tau, 0), tau = (sum of the ${count} largest - 1) / ${count}`;
+    const weight = values.map((score, k) => inside[k] ? Math.max(score - tau, 0) : 0);
+    return record.addColumns(name, formula, { score: values, tau, weight }, { own, origin });
+  }
+  function addHard(record, { name, scores, inside, own }) {
+    const { values } = scores;
+    const largest2 = Math.max(...values.filter((_, k) => inside[k]));
+    const chosen = values.findIndex((score, k) => inside[k] && score === largest2);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return scoreOrigin(scores, row);
+      const text2 = row === chosen ? `1, since ${formatCell(values[row])} is the largest score` : `0, since ${formatCell(values[row])} is not the largest score, ${formatCell(largest2)}`;
+      return { expression: text2, cells: [cell(stage, row, 0), cell(stage, chosen, 0)] };
+    };
+    const weight = values.map((_, k) => k === chosen ? 1 : 0);
+    return record.addColumns(name, "hard: all weight on the largest score", { score: values, weight }, { own, origin });
+  }
+  var NORMALIZERS = { softmax: addSoftmax, sparsemax: addSparsemax, hard: addHard };
+  var normalizerOf = (name) => NORMALIZERS[name];
+
+  // src/live/arithmetic/step.ts
+  var AttentionStep = class {
+    constructor(input) {
+      this.input = input;
+      this.record = new StageRecord(input.kind.sourceNames);
+    }
+    input;
+    record;
+    /** Return an intermediate result; see seqattn/export/live_parts.py. */
+    trace(name) {
+      const found = this.input.answer.trace[name];
+      if (found === void 0) throw new Error(`The model of this page does not return its ${name}.`);
+      return found;
+    }
+    parameter(name) {
+      const found = this.input.parameter(name);
+      if (found === void 0) throw new Error(`The model has no parameter ${name}.`);
+      return found;
+    }
+    vector(name) {
+      return this.parameter(name);
+    }
+    linear(name) {
+      return { weight: this.parameter(`${name}.weight`), bias: this.input.parameter(`${name}.bias`) ?? null };
+    }
+    /** The output layer. One that is tied to the embedding of symbols has its weights, perhaps after a map to its width. */
+    get outputLayer() {
+      if (this.has("output")) return this.linear("output");
+      const weight = this.parameter("target_modality.embedding.weight");
+      const bias = this.vector("output.bias");
+      if (!this.has("output.inner")) return { weight, bias };
+      const inner = this.linear("output.inner");
+      const columns = inner.weight[0].map((_, column) => inner.weight.map((row) => row[column]));
+      return { weight: weight.map((row) => columns.map((column) => dot(row, column))), bias: weight.map((row, k) => dot(row, inner.bias) + bias[k]) };
+    }
+    has(name) {
+      return this.input.parameter(`${name}.weight`) !== void 0;
+    }
+    /** The number of heads. */
+    get heads() {
+      return Math.max(1, this.input.content.heads);
+    }
+    /** Return the part of an axis that belongs to the head. */
+    headSlice(values) {
+      const width = values.length / this.heads;
+      return values.slice(this.input.head * width, (this.input.head + 1) * width);
+    }
+    /** The encoder states (S, H), the decoder state (H,) and the keys, values, scores and weights of the head, not rounded. */
+    get states() {
+      return this.trace("states");
+    }
+    get query() {
+      return this.trace("query")[this.input.layer][this.input.step];
+    }
+    /** The query (K,) of the head of a Transformer. */
+    get headQuery() {
+      return this.trace("query")[this.input.layer][this.input.head][this.input.step];
+    }
+    get keys() {
+      return this.trace("keys")[this.input.layer][this.input.head];
+    }
+    get values() {
+      return this.trace("values")[this.input.layer][this.input.head];
+    }
+    get scores() {
+      return this.trace("scores")[this.input.layer][this.input.head][this.input.step];
+    }
+    get weights() {
+      return this.input.answer.weights[this.input.layer][this.input.head][this.input.step];
+    }
+    get previousWeights() {
+      const { answer, layer, head, step } = this.input;
+      return step > 0 ? answer.weights[layer][head][step - 1] : null;
+    }
+    get context() {
+      return this.contexts[this.input.head];
+    }
+    /** The contexts (A, V) of all heads. */
+    /** What the network reads in this step: a point, or the vector of a symbol. */
+    get decoderInput() {
+      const { answer: { trace }, step } = this.input;
+      return ("embedded_input" in trace ? trace.embedded_input : trace.input)[step];
+    }
+    get contexts() {
+      return this.trace("context")[this.input.layer].map((head) => head[this.input.step]);
+    }
+    /** Add the decoder state as query (K,). */
+    addStateAsQuery() {
+      const query = this.headSlice(this.query);
+      const first = this.input.head * query.length;
+      return this.record.addRow("Query", "q = h", "q", query, { origin: this.copyOf("Decoder state h", 0, first) });
+    }
+    /** Add the encoder states as keys (S, K). */
+    addStatesAsKeys() {
+      const keys = this.states.map((state) => this.headSlice(state));
+      return this.record.add("Keys", "k = s, the encoder's states", keys, { origin: this.copyOf("Encoder states", null, this.input.head * keys[0].length) });
+    }
+    /** Return the origin of numbers that are those of another stage, whose name begins with `name`. */
+    copyOf(name, row, first = 0) {
+      const stage = this.record.stages.findIndex((each) => each.name.startsWith(name));
+      return (r, c) => stage < 0 ? null : { expression: `the same number of \u201C${this.record.stages[stage].name}\u201D`, cells: [{ stage, row: row ?? r, column: first + c }] };
+    }
+    /** Add a projection of the decoder state as query (K,). */
+    mapQuery(formula, name, row = "q") {
+      const map = this.linear(name);
+      const ofModel = this.headSlice(affine(map.weight, map.bias, this.query));
+      const inputs = this.vectorOf("Decoder state h", this.query);
+      return rowOf(this.addMap("Query", formula, map, inputs, [ofModel], { rows: [row], ownAs: "rows" }), 0);
+    }
+    /** Add a projection of the encoder states, (S, K). */
+    mapStates(name, formula, module, ofModel) {
+      return this.addMap(name, formula, this.linear(module), this.matrixOf("Encoder states", this.states), ofModel);
+    }
+    /** Return a stage of vectors that was added before. */
+    matrixOf(name, numbers) {
+      const stage = this.record.stages.findIndex((each) => each.name.startsWith(name));
+      return { values: printedRows(numbers), stage, ref: (row, column) => ({ stage, row, column }) };
+    }
+    vectorOf(name, numbers) {
+      return this.matrixOf(name, [numbers]);
+    }
+    /** Add the outputs of a linear layer that belong to the head, after its weights if they are small. */
+    addMap(name, formula, map, inputs, ofModel, options = {}) {
+      const { record } = this;
+      const weight = printedRows(this.headSlice(map.weight));
+      if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
+        return record.add(name, `${formula}; the matrix is too large to print; it is in the checkpoint file of the run`, ofModel, { ...options, isByModel: true });
+      }
+      const bias = map.bias === null ? null : printedRow(this.headSlice(map.bias));
+      const table = addWeights(record, `${name}: the map`, weight, bias, columnNumbers(weight.length));
+      const numbers = inputs.values.map((x) => affine(weight, bias, x));
+      return record.add(name, formula, numbers, { ...options, own: ofModel, origin: (row, column) => affineOrigin(table, bias !== null, column, rowOf(inputs, row)) });
+    }
+  };
+  function addWeights(record, name, weight, bias, rows) {
+    const columns = columnNumbers(weight[0].length);
+    const table = bias === null ? weight : weight.map((row, k) => [...row, bias[k]]);
+    return record.add(name, "", table, { rows, columns: bias === null ? columns : [...columns, "bias"] });
+  }
+  function affineOrigin(table, hasBias, output, input) {
+    const row = rowOf(table, output);
+    const weights = row.values.slice(0, input.values.length);
+    const bias = hasBias ? ` + ${factor(row.values[row.values.length - 1])}` : "";
+    return { expression: productsText(weights, input.values) + bias, cells: [...refs(row), ...refs(input)] };
+  }
+
+  // src/live/arithmetic/context.ts
+  var FORCED = "forced by you";
+  function addWeightStages(step, scores) {
+    const { record } = step;
+    if (step.input.isForced) return addForced(step);
+    const { normalizer = "softmax", location: location2 } = step.input.content.config.attention ?? {};
+    const normalize = normalizerOf(normalizer);
+    if (!normalize) return record.addColumns("Weights", `by ${normalizer}, which does not explain its arithmetic`, { weight: step.weights }, { isByModel: true });
+    if (location2?.kind === "local") return addLocalWindow(step, normalize, scores, Number(location2.window));
+    if (location2?.kind === "location_shift") return addLocationShift(step, normalize, scores);
+    return normalize(record, { name: "Weights", scores, inside: scores.values.map(() => true), own: step.weights });
+  }
+  function addForced(step) {
+    return step.record.addColumns("Weights", FORCED, { weight: step.weights }, { origin: () => ({ expression: "a weight that you forced", cells: [] }) });
+  }
+  function addWeighted(step, name, formula, weights, values, rows) {
+    const numbers = values.values.map((row, s) => row.map((x) => weights.values[s] * x));
+    return step.record.add(name, formula, numbers, {
+      rows,
+      origin: (row, column) => ({ expression: `${factor(weights.values[row])} \xD7 ${factor(values.values[row][column])}`, cells: [weights.ref(row), values.ref(row, column)] })
+    });
+  }
+  function addSum(step, name, formula, row, parts, own) {
+    const sums = parts.values[0].map((_, k) => parts.values.reduce((sum, part) => sum + part[k], 0));
+    return step.record.addRow(name, formula, row, sums, {
+      ownRow: own,
+      origin: (_, column) => {
+        const terms = columnOf(parts, column);
+        return { expression: sumText(terms.values.map(factor)), cells: refs(terms) };
+      }
+    });
+  }
+  function addContext(step, weights, values) {
+    const parts = addWeighted(step, "Weighted values", "weight times value", weights, values);
+    return addSum(step, "Context", "the sum of the weighted values", "c", parts, step.context);
+  }
+  function addHeadContexts(step, context) {
+    const { head } = step.input;
+    const contexts = printedRows(step.contexts);
+    contexts[head] = context.values;
+    const table = step.record.add("Contexts of all heads", `this is head ${head}, the others likewise`, contexts, {
+      rows: contexts.map((_, k) => `head ${k}`),
+      isByModel: true,
+      origin: (row, column) => row === head ? { expression: "the context of this head", cells: [context.ref(column)] } : null
+    });
+    const V = context.values.length;
+    return { values: table.values.flat(), ref: (k) => table.ref(Math.floor(k / V), k % V) };
+  }
+  function addOutput(step, vector, name) {
+    const { record, input: { kind: { outputs: { indices, names }, outputName }, content, step: t } } = step;
+    const { weight, bias } = step.outputLayer;
+    const [W, b] = [printedRows(indices.map((k) => weight[k])), printedRow(indices.map((k) => bias[k]))];
+    const table = addWeights(record, `Output layer W, b${indices.length < weight.length ? ` of the ${indices.length} best` : ""}`, W, b, names);
+    const own = step.trace("output")[t];
+    const stage = content.config.skip === "linear" ? "Network's share" : outputName;
+    return record.addRow(stage, `y = W ${name} + b`, "y", affine(W, b, vector.values), {
+      columns: names,
+      ownRow: indices.map((k) => own[k]),
+      origin: (_, column) => affineOrigin(table, true, column, vector)
+    });
+  }
+  function concatenate(...vectors) {
+    const places = vectors.flatMap((vector) => vector.values.map((_, k) => vector.ref(k)));
+    return { values: vectors.flatMap((vector) => vector.values), ref: (k) => places[k] };
+  }
+
+  // src/live/arithmetic/fast_weights.ts
+  var EPSILON = 1e-5;
+  function memoryOf(step) {
+    const { step: t, content: { config } } = step.input;
+    const written = step.trace("readout").slice(0, t);
+    const factors = step.trace("factors")[0][0][t];
+    const later = written.map((_, k) => Number(config.rate) * Number(config.decay) ** (t - 1 - k));
+    return { states: [...step.states, ...written], factors: [...factors, ...later], rows: [...step.input.kind.sourceNames, ...written.map((_, k) => `step ${k + 1}`)] };
+  }
+  function preactivation(step) {
+    const { step: t } = step.input;
+    const { states } = step;
+    const hidden = t > 0 ? step.trace("readout")[t - 1] : states[states.length - 1];
+    const { weight, bias } = step.linear("decoder_input");
+    const projected = affine(weight, bias, step.decoderInput);
+    return affine(step.linear("decoder_state").weight, null, hidden).map((x, k) => x + projected[k]);
+  }
+  function addStrengths(step, states, h, { factors, rows }) {
+    const products = states.values.map((state) => printed(dot(state, h.values)));
+    const rates = printedRow(factors);
+    const stage = step.record.next;
+    const at = (row, column) => ({ stage, row, column });
+    const { rate, decay } = step.input.content.config;
+    const origin = (row, column) => {
+      const state = rowOf(states, row);
+      if (column === 0) return { expression: productsText(state.values, h.values), cells: [...refs(state), ...refs(h)] };
+      if (column === 1) return { expression: `${String(rate)} \xD7 ${String(decay)}^${rows.length - 1 - row}`, cells: [] };
+      return { expression: `${factor(products[row])} \xD7 ${formatCell(rates[row])}`, cells: [at(row, 0), at(row, 1)] };
+    };
+    const columns = { "h(tau) . h": products, "rate decay^age": rates, strength: products.map((x, k) => x * rates[k]) };
+    const own = rows.map((_, k) => step.weights[k] ?? NaN);
+    const strengths = step.record.addColumns("Strengths", "strength = rate decay^age (h(tau) . h)", columns, { rows, own, origin });
+    step.record.stages[stage].hasPointRows = true;
+    return strengths;
+  }
+  function addNorm(step, z) {
+    const { record } = step;
+    const [gain, bias] = ["gain", "bias"].map((name) => printedRow(step.vector(`decoder_norm.${name}.value`)));
+    const table = record.add("Layer norm's input, gain and bias", z.formula, [z.values, gain, bias], {
+      rows: ["z", "gain", "bias"],
+      origin: (row, column) => row === 0 ? z.origin(column) : null
+    });
+    const input = rowOf(table, 0);
+    const mean = z.values.reduce((a, b) => a + b, 0) / z.values.length;
+    const variance = z.values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / z.values.length;
+    const moments = record.addRow("Mean and deviation of z", "", "z", [mean, Math.sqrt(variance + EPSILON)], {
+      columns: ["mean", "deviation"],
+      origin: (_, column) => ({ expression: column === 0 ? `the mean of the ${z.values.length} numbers of z` : `sqrt(the mean of (z \u2212 mean)\xB2 + ${EPSILON})`, cells: refs(input) })
+    });
+    const [m, deviation] = moments.values;
+    const values = printedRow(z.values.map((x, k) => (x - m) / deviation * gain[k] + bias[k]));
+    return {
+      values,
+      formula: "(z - mean) / deviation * gain + bias",
+      origin: (k) => ({
+        expression: `(${formatCell(z.values[k])} \u2212 ${factor(m)}) / ${formatCell(deviation)} \xD7 ${factor(gain[k])} + ${factor(bias[k])}`,
+        cells: [0, 1, 2].map((row) => table.ref(row, k)).concat(refs(moments))
+      })
+    };
+  }
+  function addFastWeights(step) {
+    const { record, input: { content: { config }, step: t } } = step;
+    step.input.kind.addDecoderInput(step);
+    const held = record.addRow("Input to the inner loop", "W h + C x, held through the inner loop", "held", preactivation(step), { isByModel: true });
+    const readings = Number(config.inner_steps) - 1;
+    const h = record.addRow("Query state", `after ${readings} readings`, "h", step.query, { isByModel: true });
+    const memory = memoryOf(step);
+    const states = record.add("States in memory", "", memory.states, { rows: memory.rows, isByModel: true });
+    record.stages[states.stage].hasPointRows = true;
+    const strengths = addStrengths(step, states, h, memory);
+    const parts = addWeighted(step, "Weighted states", "strength times state", strengths, states, memory.rows);
+    record.stages[parts.stage].hasPointRows = true;
+    const read = addSum(step, "Read vector", "A h, the sum of the weighted states", "A h", parts, step.context);
+    const z = {
+      values: printedRow(held.values.map((x, k) => x + read.values[k])),
+      formula: "held + A h",
+      origin: (k) => ({ expression: `${formatCell(held.values[k])} + ${factor(read.values[k])}`, cells: [held.ref(k), read.ref(k)] })
+    };
+    const norm = step.input.parameter("decoder_norm.gain.value") === void 0 ? z : addNorm(step, z);
+    const readout = step.trace("readout")[t];
+    const state = record.addRow("New state", `tanh(${norm.formula})`, "h'", norm.values.map(Math.tanh), {
+      ownRow: readout,
+      origin: (_, k) => {
+        const { expression, cells } = norm.origin(k);
+        return { expression: `tanh(${expression})`, cells };
+      }
+    });
+    return addOutput(step, state, "h'");
+  }
+
+  // src/live/arithmetic/scores.ts
+  var squares = (x) => productsText(x, x);
+  function productOrigin(query, keys, row) {
+    const key2 = rowOf(keys, row);
+    return { expression: productsText(query.values, key2.values), cells: [...refs(query), ...refs(key2)] };
+  }
+  function addProducts(step, query, keys) {
+    const score = keys.values.map((key2) => dot(key2, query.values));
+    return step.record.addColumns("Scores", "score = q . k", { score }, { own: step.scores, origin: (row) => productOrigin(query, keys, row) });
+  }
+  function addScaledProducts(step, query, keys) {
+    const K = query.values.length;
+    const root = printed(Math.sqrt(K));
+    const products = keys.values.map((key2) => printed(dot(key2, query.values)));
+    const columns = { "q . k": products, "sqrt(K)": root, score: products.map((x) => x / root) };
+    const stage = step.record.next;
+    const origin = (row, column) => {
+      if (column === 0) return productOrigin(query, keys, row);
+      if (column === 1) return { expression: `sqrt(${K})`, cells: [] };
+      return { expression: `${formatCell(products[row])} / ${formatCell(root)}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
+    };
+    return step.record.addColumns("Scores", `score = q . k / sqrt(K), K = ${K}`, columns, { own: step.scores, origin });
+  }
+  function addMaps(step, keys) {
+    if (!step.has("attention.score.query")) return [step.addStateAsQuery(), step.addStatesAsKeys()];
+    const query = step.mapQuery("q = W_q h + b_q", "attention.score.query");
+    return [query, step.mapStates("Keys", "k = W_k s + b_k of the encoder's states", "attention.score.key", keys)];
+  }
+  function addUniform(step) {
+    const score = step.states.map(() => 0);
+    return step.record.addColumns("Scores", "0 for every source point", { score }, { own: step.scores });
+  }
+  function addScaledDot(step) {
+    const root = Math.sqrt(step.keys[0].length);
+    const [query, keys] = addMaps(step, step.keys.map((key2) => key2.map((x) => x * root)));
+    return addScaledProducts(step, query, keys);
+  }
+  function addAdditive(step) {
+    const { record } = step;
+    const query = step.mapQuery("W h", "attention.score.query", "W h");
+    const keys = step.mapStates("Keys", "U s + b", "attention.score.key", step.keys);
+    const v = record.addRow("Vector v", "", "v", step.headSlice(step.linear("attention.score.combine").weight[0]));
+    const hidden = record.add("Hidden layer", "tanh(W h + U s + b)", keys.values.map((key2) => key2.map((x, k) => Math.tanh(x + query.values[k]))), {
+      origin: (row, k) => ({ expression: `tanh(${formatCell(query.values[k])} + ${factor(keys.values[row][k])})`, cells: [query.ref(k), keys.ref(row, k)] })
+    });
+    const score = hidden.values.map((row) => dot(row, v.values));
+    return record.addColumns("Scores", "score = v . tanh(W h + U s + b)", { score }, { own: step.scores, origin: (row) => productOrigin(v, hidden, row) });
+  }
+  function cosineKeys(step) {
+    if (!step.has("attention.score.key")) return step.keys;
+    const { weight, bias } = step.linear("attention.score.key");
+    return step.keys.map((key2, s) => {
+      const projected = step.headSlice(affine(weight, bias, printedRow(step.states[s])));
+      return key2.map((x) => x * Math.sqrt(dot(projected, projected)));
+    });
+  }
+  function addCosine(step) {
+    const { record } = step;
+    const [q, k] = addMaps(step, cosineKeys(step));
+    const length = (x) => Math.sqrt(dot(x, x)) || 1;
+    const unit = (x) => ({ expression: `sqrt(${squares(x.values)})`, cells: refs(x) });
+    const query = record.addRow("Query, at length 1", "q / |q|", "q", q.values.map((x) => x / length(q.values)), {
+      origin: (_, column) => ({ expression: `${formatCell(q.values[column])} / ${unit(q).expression}`, cells: refs(q) })
+    });
+    const keys = record.add("Keys, at length 1", "k / |k|", k.values.map((key2) => key2.map((x) => x / length(key2))), {
+      own: step.keys,
+      origin: (row, column) => ({ expression: `${formatCell(k.values[row][column])} / ${unit(rowOf(k, row)).expression}`, cells: refs(rowOf(k, row)) })
+    });
+    const cos = keys.values.map((key2) => printed(dot(key2, query.values)));
+    const temperature = Math.exp(step.vector("attention.score.log_temperature.value")[0]);
+    const strength = printed(1 / temperature);
+    const stage = record.next;
+    const origin = (row, column) => {
+      if (column === 0) return productOrigin(query, keys, row);
+      if (column === 1) return { expression: `1 / temperature, with the learned temperature ${formatCell(temperature)}`, cells: [] };
+      return { expression: `${factor(cos[row])} \xD7 ${formatCell(strength)}`, cells: [{ stage, row, column: 0 }, { stage, row, column: 1 }] };
+    };
+    const formula = "score = cos(q, k) times the learned strength, 1 / temperature";
+    return record.addColumns("Scores", formula, { cos, strength, score: cos.map((x) => x * strength) }, { own: step.scores, origin });
+  }
+  var SCORES = {
+    uniform: addUniform,
+    dot: (step) => addProducts(step, step.addStateAsQuery(), step.addStatesAsKeys()),
+    scaled_dot: addScaledDot,
+    general: (step) => addProducts(step, step.addStateAsQuery(), step.mapStates("Keys", "k = W s of the encoder's states", "attention.score.key", step.keys)),
+    additive: addAdditive,
+    cosine: addCosine
+  };
+  function addScores(step) {
+    const { score } = step.input.content.config.attention;
+    const explain = SCORES[score];
+    if (explain) return explain(step);
+    return step.record.addColumns("Scores", `by ${score}, which does not explain its arithmetic`, { score: step.scores }, { isByModel: true });
+  }
+
+  // src/live/arithmetic/recurrent.ts
+  function addValues(step) {
+    if (step.has("attention.value")) return step.mapStates("Values", "v = W_v s + b_v of the encoder's states", "attention.value", step.values);
+    const width = step.values[0].length;
+    return step.record.add("Values", "the encoder's states", step.values, { origin: step.copyOf("Encoder states", null, step.input.head * width) });
+  }
+  function addReadout(step, query, context) {
+    const { record, input: { content } } = step;
+    const readout = step.trace("readout")[step.input.step];
+    if (content.config.context === "input") {
+      const formula = "from the decoder input, the context and h, by the recurrent cell";
+      return [record.addRow("New state h'", formula, "h'", readout, { isByModel: true }), "h'"];
+    }
+    const parts = concatenate(context, query);
+    const joined = record.addRow("Joined", "[context; h]", "[c; h]", parts.values, {
+      origin: (_, k) => ({ expression: k < context.values.length ? "the same number of the context" : "the same number of the decoder state h", cells: [parts.ref(k)] })
+    });
+    if (!step.has("combine")) return [joined, "[context; h]"];
+    const { weight, bias } = step.linear("combine");
+    const numbers = affine(printedRows(weight), printedRow(bias), joined.values).map(Math.tanh);
+    const attentional = record.addRow("Attentional vector a", "a = tanh(W_a [context; h] + b_a), W_a and b_a are in the checkpoint file of the run", "a", numbers, {
+      isByModel: true,
+      ownRow: readout,
+      origin: (_, k) => ({ expression: `tanh(row ${k + 1} of W_a times [context; h] + b_a), with numbers of the checkpoint file`, cells: refs(joined) })
+    });
+    return [attentional, "a"];
+  }
+  function addRecurrent(step) {
+    const { record, input: { content } } = step;
+    step.input.kind.addDecoderInput(step);
+    record.add("Encoder states", "s, from the source, by the recurrent cell", step.states, { isByModel: true });
+    const when = content.config.context === "input" ? "before this step" : "after reading that input";
+    const query = rowOf(record.add(`Decoder state h, ${when}`, "", [step.query], { rows: ["h"], isByModel: true }), 0);
+    const weights = addWeightStages(step, addScores(step));
+    const own = addContext(step, weights, addValues(step));
+    const context = step.heads > 1 ? addHeadContexts(step, own) : own;
+    return addOutput(step, ...addReadout(step, query, context));
+  }
+
+  // src/live/arithmetic/transformer.ts
+  function addTransformer(step) {
+    const { record, input: { layer, head } } = step;
+    const query = rowOf(record.add("Query", `layer ${layer}, head ${head}: q = W_q x + b_q of the decoder's state`, [step.headQuery], { rows: ["q"], isByModel: true }), 0);
+    const keys = record.add("Keys", "k = W_k s + b_k of the encoder's output", step.keys, { isByModel: true });
+    const weights = addWeightStages(step, addScaledProducts(step, query, keys));
+    const values = record.add("Values", "v = W_v s + b_v of the encoder's output", step.values, { isByModel: true });
+    const contexts = addHeadContexts(step, addContext(step, weights, values));
+    const { weight, bias } = step.linear(`decoder.${layer}.cross.out`);
+    const output = affine(printedRows(weight), printedRow(bias), contexts.values);
+    record.addRow("Cross-attention output", "W_o [contexts] + b_o, W_o and b_o are in the checkpoint file of the run; the rest of the decoder follows", "+", output, {
+      isByModel: true,
+      origin: (_, k) => ({ expression: `row ${k + 1} of W_o times [contexts] + b_o, with numbers of the checkpoint file`, cells: refs(contexts) })
+    });
+  }
+
+  // src/live/arithmetic.ts
+  var MAX_POINTS2 = 8;
+  function explainStep(input) {
+    if (input.content.layers === 0) throw new Error("This model has no attention.");
+    const step = new AttentionStep(input);
+    const { kind } = input;
+    kind.addSource(step);
+    let output = null;
+    if (input.content.config.kind === "recurrent") output = addRecurrent(step);
+    else if (input.content.config.kind === "fast_weights") output = addFastWeights(step);
+    else {
+      kind.addDecoderInput(step);
+      addTransformer(step);
+    }
+    kind.addResult(step, output);
+    return step.record.stages;
+  }
+  function shownRows(weights) {
+    const order = weights.map((_, k) => k);
+    if (order.length <= MAX_POINTS2) return order;
+    return order.sort((a, b) => Math.abs(weights[b]) - Math.abs(weights[a]) || a - b).slice(0, MAX_POINTS2).sort((a, b) => a - b);
+  }
+  function describeCell2(stages, stage, row, column) {
+    const { numbers, own, origin, formula, isByModel, digits } = stages[stage];
+    const number = formatCell(numbers[row][column], digits);
+    const found = origin(row, column);
+    let text2 = found ? `${number} = ${found.expression}` : number;
+    if (!found) {
+      if (isByModel) text2 += `, from the model, by parameters that are not printed${formula ? ` (${formula})` : ""}`;
+      else text2 += formula ? ` (${formula})` : ", given";
+    }
+    const exact = own?.[row]?.[column];
+    if (exact !== void 0 && Number.isFinite(exact)) text2 += `. Without rounding, it is ${formatCell(exact, DECIMALS + 4)}.`;
+    return text2;
+  }
+
+  // src/live/arithmetic_panel.ts
+  var HINT = "Move over a number, or choose one with Tab and the arrow keys: this line shows where it comes from.";
+  var KEYS = {
+    ArrowUp: [-1, 0],
+    ArrowDown: [1, 0],
+    ArrowLeft: [0, -1],
+    ArrowRight: [0, 1]
+  };
+  var key = (row, column) => `${row}/${column}`;
+  var hasOwn = (stage) => stage.own !== null && stage.ownAs !== "origin";
+  var ArithmeticPanel = class _ArithmeticPanel {
+    constructor(explorer, source) {
+      this.explorer = explorer;
+      this.source = source;
+      explorer.needsTrace = () => this.details.open;
+      this.details.addEventListener("toggle", () => {
+        this.show();
+      });
+      this.place.addEventListener("pointerover", (event) => {
+        this.choose(this.find(event.target));
+      });
+      this.place.addEventListener("pointerleave", () => {
+        this.choose(this.find(document.activeElement));
+      });
+      this.place.addEventListener("focusin", (event) => {
+        this.choose(this.find(event.target));
+      });
+      this.place.addEventListener("focusout", () => {
+        this.choose(null);
+      });
+      this.place.addEventListener("keydown", (event) => {
+        this.move(event);
+      });
+    }
+    explorer;
+    source;
+    details = byId("live-arithmetic");
+    place = byId("live-arithmetic-stages");
+    line = byId("live-arithmetic-line");
+    stages = [];
+    tables = [];
+    /** The names, rows and columns of the tables on the page. Tables of the same form get new numbers only. */
+    form = "";
+    chosen = null;
+    isPending = false;
+    parameters = /* @__PURE__ */ new Map();
+    parametersOf = "";
+    /** Follow an answer; many in one frame are shown once. Nothing is computed while the panel is closed. */
+    follow() {
+      if (!this.details.open || this.isPending) return;
+      this.isPending = true;
+      requestAnimationFrame(() => {
+        this.isPending = false;
+        this.show();
+      });
+    }
+    show() {
+      const { scene } = this.explorer;
+      if (!this.details.open || !scene) return;
+      if (!scene.hasTrace) {
+        void this.explorer.update();
+        return;
+      }
+      const title = byId("live-arithmetic-title");
+      try {
+        const rows = this.explain(scene);
+        title.textContent = describeStep2(this.explorer, this.source.name(), rows);
+      } catch (error2) {
+        this.place.replaceChildren();
+        [this.stages, this.tables, this.form] = [[], [], ""];
+        title.textContent = messageOf(error2);
+      }
+      this.choose(this.chosen);
+    }
+    /** Show the stages, and return the shown rows of the weights and their count. */
+    explain({ state }) {
+      const [{ model, run, epoch }] = state.subjects;
+      if (state.kind === "encoder_self") throw new Error("The arithmetic is that of the attention to the source. Choose that attention to see it.");
+      const live = this.explorer.models[model];
+      const frame = JSON.stringify([model, run, epoch]);
+      if (frame !== this.parametersOf) this.parameters.clear();
+      this.parametersOf = frame;
+      const parameter = (name) => {
+        if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
+        return this.parameters.get(name);
+      };
+      this.stages = explainStep(this.source.input(parameter));
+      const weights = this.stages.find(({ name }) => name === "Weights" || name === "Strengths").numbers.map((row) => row[row.length - 1]);
+      const rows = shownRows(weights);
+      this.render(rows);
+      return { shown: rows.length, count: weights.length };
+    }
+    /** Return the shown rows of a stage. Fast weights have stages of the source alone, and of the whole memory. */
+    static rowsOf(stage, shown) {
+      const all = stage.rows.map((_, k) => k);
+      if (!stage.hasPointRows || all.length <= MAX_POINTS2) return all;
+      const some = shown.filter((row) => row < all.length);
+      return some.length ? some : all.slice(0, MAX_POINTS2);
+    }
+    render(shown) {
+      const rows = this.stages.map((stage) => _ArithmeticPanel.rowsOf(stage, shown));
+      const form = JSON.stringify(this.stages.map((stage, k) => [stage.name, stage.formula, stage.columns, rows[k].map((row) => stage.rows[row]), hasOwn(stage)]));
+      if (form !== this.form) {
+        this.tables = [];
+        this.place.replaceChildren(...this.stages.map((stage, k) => this.build(stage, k, rows[k])));
+        this.form = form;
+      }
+      for (const [k, stage] of this.stages.entries()) this.fill(stage, this.tables[k], rows[k]);
+    }
+    /** Write the numbers of a stage into its cells. */
+    fill(stage, table, rows) {
+      const set = (cell3, text2) => {
+        if (cell3.textContent !== text2) cell3.textContent = text2;
+      };
+      table.rows = [...rows];
+      for (const [place3, row] of rows.entries()) {
+        for (const [column, x] of stage.numbers[row].entries()) set(table.cells.get(key(place3, column)), formatCell(x, stage.digits));
+      }
+      const own = !hasOwn(stage) ? [] : stage.ownAs === "column" ? rows.map((row) => stage.own[row][stage.columns.length - 1]) : stage.own.flat();
+      for (const [k, cell3] of table.own.entries()) set(cell3, Number.isFinite(own[k]) ? formatCell(own[k], stage.digits) : "");
+    }
+    build(stage, index, rows) {
+      const block = document.createElement("div");
+      block.className = "stage";
+      block.dataset.stage = String(index);
+      const heading = textElement("h3", stage.name);
+      heading.id = `live-stage-${index}`;
+      block.append(heading);
+      if (stage.formula) block.append(formulaElement(stage.formula));
+      const table = document.createElement("table");
+      table.setAttribute("aria-labelledby", heading.id);
+      table.setAttribute("role", "grid");
+      const built = { cells: /* @__PURE__ */ new Map(), rows: [...rows], own: [] };
+      const isColumn = hasOwn(stage) && stage.ownAs === "column";
+      const head = table.createTHead().insertRow();
+      head.append(headerCell("", "col"), ...stage.columns.map((name) => headerCell(name, "col")), ...isColumn ? [headerCell("not rounded", "col")] : []);
+      if (isColumn) head.lastElementChild.classList.add("exact");
+      const body = table.createTBody();
+      for (const [place3, row] of rows.entries()) {
+        const line = body.insertRow();
+        line.append(headerCell(stage.rows[row], "row"));
+        for (const column of stage.columns.keys()) {
+          const cell3 = line.insertCell();
+          cell3.className = "number";
+          cell3.tabIndex = place3 === 0 && column === 0 ? 0 : -1;
+          cell3.dataset.cell = key(place3, column);
+          built.cells.set(key(place3, column), cell3);
+        }
+        if (isColumn) built.own.push(ownCell(line));
+      }
+      if (hasOwn(stage) && !isColumn) {
+        const line = body.insertRow();
+        line.className = "exact";
+        line.append(headerCell("not rounded", "row"));
+        built.own.push(...stage.columns.map(() => ownCell(line)));
+      }
+      block.append(table);
+      this.tables[index] = built;
+      return block;
+    }
+    /** Return the number that an element of the panel shows; null if it shows none. */
+    find(element) {
+      const cell3 = element instanceof Element ? element.closest("td[data-cell]") : null;
+      const block = cell3?.closest("[data-stage]");
+      if (!cell3 || !block || !this.place.contains(cell3)) return null;
+      const [place3, column] = cell3.dataset.cell.split("/").map(Number);
+      const stage = Number(block.dataset.stage);
+      return { stage, row: this.tables[stage].rows[place3], column };
+    }
+    cellOf({ stage, row, column }) {
+      const table = this.tables[stage];
+      return table?.cells.get(key(table.rows.indexOf(row), column));
+    }
+    /** Show where a number comes from, and mark the cells that it is computed from. */
+    choose(ref) {
+      for (const cell3 of this.place.querySelectorAll(".chosen, .origin")) cell3.classList.remove("chosen", "origin");
+      this.chosen = ref && this.cellOf(ref) ? ref : null;
+      if (!this.chosen) {
+        this.line.textContent = this.stages.length ? HINT : "";
+        return;
+      }
+      const { stage, row, column } = this.chosen;
+      this.cellOf(this.chosen).classList.add("chosen");
+      for (const each of this.stages[stage].origin(row, column)?.cells ?? []) this.cellOf(each)?.classList.add("origin");
+      this.line.textContent = describeCell2(this.stages, stage, row, column);
+    }
+    /** Move the focus within a table by the arrow keys. */
+    move(event) {
+      const direction = KEYS[event.key];
+      const cell3 = event.target instanceof Element ? event.target.closest("td[data-cell]") : null;
+      const table = this.tables[Number(cell3?.closest("[data-stage]")?.dataset.stage)];
+      if (!direction || !cell3 || !table) return;
+      const [place3, column] = cell3.dataset.cell.split("/").map(Number);
+      const next = table.cells.get(key(place3 + direction[0], column + direction[1]));
+      event.preventDefault();
+      if (!next) return;
+      cell3.tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
+    }
+  };
+  function formulaElement(formula) {
+    const code = document.createElement("code");
+    for (const [k, part] of formula.split(/(?<=[A-Za-z])_([A-Za-z0-9]+)/).entries()) {
+      if (k % 2 === 0) {
+        code.append(part);
+        continue;
+      }
+      const index = document.createElement("sub");
+      const underscore = textElement("span", "_");
+      underscore.className = "spoken";
+      index.append(underscore, part);
+      code.append(index);
+    }
+    return code;
+  }
+  function headerCell(text2, scope) {
+    const cell3 = textElement("th", text2);
+    cell3.scope = scope;
+    if (scope === "col") cell3.className = "number";
+    return cell3;
+  }
+  function ownCell(line) {
+    const cell3 = line.insertCell();
+    cell3.className = "number exact";
+    return cell3;
+  }
+  function describeStep2({ first: { layers, heads }, state, scene }, name, { shown, count }) {
+    const all = scene.shown;
+    const places = [name];
+    if (layers > 1) places.push(`layer ${state.layer + 1}`);
+    if (heads > 1) places.push(`head ${state.head + 1}`);
+    if (all.length > 1) places.push(all[0].name);
+    let text2 = `Attention to the source: ${places.join(", ")}. Each number is computed from the rounded numbers above it; "not rounded" marks the same numbers as the model computes them, without rounding in between.`;
+    if (shown < count) text2 += ` The tables show the ${shown} of ${count} source steps with the largest weights; sums run over all of them.`;
+    return text2;
+  }
+  function addArithmetic(explorer, source) {
+    const panel = new ArithmeticPanel(explorer, source);
+    explorer.onAnswer(() => {
+      panel.follow();
+    });
+  }
 
   // src/live/legend.ts
   function entry(name, ...marks2) {
@@ -3929,6 +3952,781 @@
     explorer.onAnswer((scene) => {
       place3.replaceChildren(...entries(scene));
     });
+  }
+
+  // src/words/vocabulary.ts
+  var [PAD, BEGIN, END, UNKNOWN] = [0, 1, 2, 3];
+  var RESERVED = 4;
+  var WORD_BEGIN = "\u2581";
+  var REPLACEMENT = "\uFFFD";
+  function splitWord(word, rank) {
+    const parts = Array.from(word);
+    for (; ; ) {
+      let best = Infinity;
+      let place3 = -1;
+      for (let k = 0; k + 1 < parts.length; k += 1) {
+        const found = rank.get(parts[k] + parts[k + 1]) ?? Infinity;
+        if (found < best) [best, place3] = [found, k];
+      }
+      if (place3 < 0) return parts;
+      parts.splice(place3, 2, parts[place3] + parts[place3 + 1]);
+    }
+  }
+  var Vocabulary = class {
+    constructor(content) {
+      this.content = content;
+      const entries2 = content.symbols.map((symbol, k) => [symbol, k]);
+      this.numbers = new Map(entries2);
+      this.rank = new Map(entries2.slice(RESERVED));
+    }
+    content;
+    numbers;
+    rank;
+    get size() {
+      return this.content.symbols.length;
+    }
+    /** Return the number of a symbol. Symbols that are written like a reserved one are unknown. */
+    numberOf(symbol) {
+      return Math.max(this.numbers.get(symbol) ?? UNKNOWN, UNKNOWN);
+    }
+    /** Return the symbols of a text in Unicode normalization form C. */
+    split(text2) {
+      const { unit, lowercase } = this.content;
+      const composed = text2.normalize("NFC");
+      const written = lowercase ? composed.toLowerCase() : composed;
+      if (unit === "character") return Array.from(written);
+      const words = written.split(/\s+/u).filter(Boolean);
+      if (unit !== "bpe") return words;
+      return words.flatMap((word) => splitWord(WORD_BEGIN + word.replaceAll(WORD_BEGIN, REPLACEMENT), this.rank));
+    }
+    /** Return symbols as text. */
+    join(symbols) {
+      const { unit } = this.content;
+      if (unit === "character") return symbols.join("");
+      if (unit !== "bpe") return symbols.join(" ");
+      return symbols.join("").split(WORD_BEGIN).filter(Boolean).join(" ");
+    }
+    /** Return the symbol with a number. */
+    symbol(number) {
+      return this.content.symbols[number];
+    }
+    /** Return the symbols of numbers up to the end of the sequence. */
+    symbols(numbers) {
+      const end = numbers.findIndex((number) => number === END || number === PAD);
+      return (end < 0 ? numbers : numbers.slice(0, end)).map((number) => this.symbol(number));
+    }
+    /** Return numbers as text, up to the end of the sequence. */
+    text(numbers) {
+      return this.join(this.symbols(numbers));
+    }
+  };
+  function visible(symbol) {
+    if (/^<(pad|begin|end|unknown)>$/.test(symbol)) return symbol.slice(1, -1);
+    if (symbol === " ") return "\u2423";
+    return /^\s+$/u.test(symbol) ? "\u2423".repeat(symbol.length) : symbol;
+  }
+
+  // src/words/decode.ts
+  var LENGTH_PENALTY = 0.6;
+  function logProbabilities(logits) {
+    const isPossible = (symbol) => symbol !== PAD && symbol !== BEGIN;
+    const largest2 = logits.reduce((most, x, k) => isPossible(k) && x > most ? x : most, -Infinity);
+    const sum = logits.reduce((total, x, k) => isPossible(k) ? total + Math.exp(x - largest2) : total, 0);
+    const normalizer = largest2 + Math.log(sum);
+    return logits.map((x, k) => isPossible(k) ? x - normalizer : -Infinity);
+  }
+  function largest(values, count) {
+    const found = [];
+    for (const [k, value] of values.entries()) {
+      if (value === -Infinity || found.length === count && value <= values[found[count - 1]]) continue;
+      let place3 = found.length;
+      while (place3 > 0 && values[found[place3 - 1]] < value) place3 -= 1;
+      found.splice(place3, 0, k);
+      found.length = Math.min(found.length, count);
+    }
+    return found;
+  }
+  var penalty = (length) => ((5 + length) / 6) ** LENGTH_PENALTY;
+  async function beamSearch(ask, beam, steps, given = []) {
+    let kept = [{ symbols: [], logProbability: 0, score: 0 }];
+    let ended = [];
+    const rank = (found) => found.sort((a, b) => b.score - a.score).slice(0, beam);
+    for (let t = 0; t < steps && kept.length; t += 1) {
+      const logits = await ask(kept.map(({ symbols }) => symbols));
+      const candidates = kept.flatMap(({ symbols, logProbability }, k) => {
+        const next = logProbabilities(logits[k]);
+        const chosen = t < given.length ? [given[t]] : largest(next, 2 * beam);
+        return chosen.map((symbol) => ({ symbols: [...symbols, symbol], logProbability: logProbability + next[symbol], score: 0 }));
+      });
+      const best = candidates.sort((a, b) => b.logProbability - a.logProbability).slice(0, 2 * beam);
+      for (const each of best) each.score = each.logProbability / penalty(t + 1);
+      ended = rank([...ended, ...best.filter(({ symbols }) => symbols[t] === END)]);
+      kept = best.filter(({ symbols }) => symbols[t] !== END).slice(0, beam);
+      if (ended.length === beam && kept.length && ended[beam - 1].score >= kept[0].logProbability / penalty(steps)) return ended;
+    }
+    for (const each of kept) each.score = each.logProbability / penalty(steps);
+    return [...ended, ...kept].slice(0, beam);
+  }
+
+  // src/words/model.ts
+  var OWN = -1n;
+  var FIRST_STEPS = 16;
+  var LOGITS = "logits";
+  var firstSteps = (maps, T, isSelf) => maps.map((heads) => heads.map((rows) => rows.slice(0, T).map((row) => isSelf ? row.slice(0, T) : row)));
+  function cut(answer) {
+    const end = answer.symbols.indexOf(END);
+    if (end < 0) return answer;
+    const T = end + 1;
+    const { cross, decoder_self: own } = answer.maps;
+    const maps = { ...answer.maps, ...cross ? { cross: firstSteps(cross, T, false) } : {}, ...own ? { decoder_self: firstSteps(own, T, true) } : {} };
+    return { ...answer, symbols: answer.symbols.slice(0, T), logits: answer.logits.slice(0, T), maps, weights: maps.cross ?? [] };
+  }
+  function withinSteps(force, steps) {
+    return force && "rows" in force ? { rows: force.rows.filter(({ step }) => step <= steps) } : force;
+  }
+  var WordModel = class _WordModel extends GraphModel {
+    source = new Vocabulary(this.content.source_vocabulary);
+    target = new Vocabulary(this.content.target_vocabulary);
+    /** Load a model.
+     *
+     * @throws Error - if the graph is damaged.
+     */
+    static async load(content) {
+      const model = new _WordModel(content, await createSession(await decodeGzip(content.graph)));
+      await model.unpackRuns();
+      return model;
+    }
+    /** Check that the model can read a source.
+     *
+     * @throws Error - if it cannot.
+     */
+    checkSource(source) {
+      const { max_length: longest } = this.content;
+      if (!source.length) throw new Error("Type a source.");
+      if (longest !== null && source.length > longest) throw new Error(`This Transformer has learned ${longest} positions; the source has ${source.length} symbols.`);
+    }
+    /** Find the output for a source of S symbols.
+     *
+     * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model.
+     */
+    async answer(source, { beam, given }, options = {}) {
+      this.checkSource(source);
+      const { steps: most } = this.content;
+      if (beam === 1) {
+        for (let steps = Math.min(most, FIRST_STEPS); ; steps = Math.min(most, 2 * steps)) {
+          const answer = await this.write(source, steps, given, options);
+          if (answer.symbols.includes(END) || steps === most) return cut(answer);
+        }
+      }
+      const ask = async (beginnings) => {
+        const results = await this.compute(source, beginnings[0].length + 1, beginnings, options, [LOGITS]);
+        const { data, dims: [, steps, V] } = results[LOGITS];
+        return beginnings.map((_, n) => nest(data, [V], (n * steps + steps - 1) * V));
+      };
+      const hypotheses = await beamSearch(ask, beam, most, given);
+      const [{ symbols }] = hypotheses;
+      return { ...await this.write(source, symbols.length, symbols, options), hypotheses };
+    }
+    /** Write a number of steps, of which the first are given. */
+    async write(source, steps, given, options) {
+      const results = await this.compute(source, steps, [given], options, chooseOutputs(this.session.outputNames, options.outputs === "forecast" ? "weights" : options.outputs));
+      const rows = (name) => nest(results[name].data, results[name].dims.slice(1));
+      return { symbols: rows(FORECAST).map(([symbol]) => symbol), logits: rows(LOGITS), hypotheses: [], ...readAttended(results) };
+    }
+    compute(source, steps, beginnings, options, outputs) {
+      const [S, N] = [source.length, beginnings.length];
+      const numbers = beginnings.flatMap(() => source.map(BigInt));
+      const given = Array.from({ length: steps }, (_, t) => beginnings.map((symbols) => t < symbols.length ? BigInt(symbols[t]) : OWN)).flat();
+      return this.session.run({
+        source: tensor("int64", BigInt64Array.from(numbers), [N, S, 1]),
+        given: tensor("int64", BigInt64Array.from(given), [steps, N, 1]),
+        ...this.feeds(S, steps, N, { ...options, force: withinSteps(options.force, steps) })
+      }, outputs);
+    }
+  };
+  var probabilities = (logits) => logProbabilities(logits).map(Math.exp);
+
+  // src/words/alternatives.ts
+  var MAX_ALTERNATIVES = 5;
+  function alternativesOf(logits, count = MAX_ALTERNATIVES) {
+    const found = probabilities(logits);
+    return largest(found, count).map((symbol) => ({ symbol, probability: found[symbol] }));
+  }
+  function showAlternatives(place3, alternatives, nameOf, written, choose) {
+    place3.replaceChildren(...alternatives.map(({ symbol, probability }) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "alternative";
+      button.dataset.symbol = String(symbol);
+      button.setAttribute("aria-pressed", String(symbol === written));
+      const bar = document.createElement("span");
+      bar.className = "bar";
+      bar.style.width = `${(8 * probability).toFixed(2)}rem`;
+      const track = document.createElement("span");
+      track.className = "bar-place";
+      track.append(bar);
+      button.append(textElement("strong", visible(nameOf(symbol))), track, textElement("span", probability < 5e-4 ? "<\xA00.001" : probability.toFixed(3)));
+      button.addEventListener("click", () => {
+        choose(symbol);
+      });
+      return button;
+    }));
+  }
+
+  // src/words/heads_grid.ts
+  function showHeads(place3, heads, isChosen, choose) {
+    place3.replaceChildren(...heads.map((picture) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "head-picture";
+      button.setAttribute("aria-pressed", String(isChosen(picture)));
+      button.append(canvasOf(picture), textElement("span", picture.name));
+      button.addEventListener("click", () => {
+        choose(picture);
+      });
+      return button;
+    }));
+  }
+  function canvasOf({ rows, scale }) {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [rows[0].length, rows.length];
+    const context = canvas.getContext("2d");
+    const pixels = context.createImageData(canvas.width, canvas.height);
+    for (const [k, weight] of rows.flat().entries()) pixels.data.set([...scale.colour(weight), 255], 4 * k);
+    context.putImageData(pixels, 0, 0);
+    return canvas;
+  }
+
+  // src/words/lines_plot.ts
+  var ROW = 22;
+  var FONT2 = 15;
+  var TOP2 = 26;
+  var LONGEST = 18;
+  var MIN_SHARE2 = 0.02;
+  var PAD2 = 8;
+  var LinesPlot = class {
+    constructor(place3, events) {
+      this.place = place3;
+      this.events = events;
+      place3.replaceChildren(this.root);
+    }
+    place;
+    events;
+    root = svg("svg", { role: "img" });
+    draw(view) {
+      const { rowLabels, columnLabels, chosen } = view;
+      const width = Math.min(560, Math.max(240, this.place.clientWidth));
+      const count = Math.max(rowLabels.length, columnLabels.length);
+      const height = TOP2 + count * ROW + 8;
+      this.root.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      this.root.setAttribute("width", String(width));
+      this.root.setAttribute("height", String(height));
+      this.root.setAttribute("aria-label", `Lines from the symbols of the output to those of the source, as wide as their weights; the chosen one is ${rowLabels[chosen]}`);
+      const side = (labels) => Math.max(60, ...labels.map((label) => textWidth(shorten(label, LONGEST), FONT2))) + 2 * PAD2;
+      const [left, right] = [side(columnLabels), width - side(rowLabels)];
+      const y = (k) => TOP2 + (k + 0.5) * ROW;
+      const { soft } = theme();
+      const title = (x, text2, anchor) => svg("text", { x, y: 15, "font-size": 13, fill: soft, "text-anchor": anchor }, text2);
+      this.root.replaceChildren(
+        title(left - PAD2, view.across, "end"),
+        title(right + PAD2, view.down, "start"),
+        ...this.lines(view, left, right, y),
+        ...columnLabels.map((label, s) => this.symbol(label, { x: left - PAD2, y: y(s), anchor: "end", share: view.rows[chosen]?.[s] ?? 0 }, view, () => {
+          this.events.chooseCell(chosen, s);
+        })),
+        ...rowLabels.map((label, t) => this.symbol(label, { x: right + PAD2, y: y(t), anchor: "start", share: t === chosen ? view.scale.high : 0 }, view, () => {
+          this.events.chooseStep(t);
+        }, view.isForced(t)))
+      );
+    }
+    lines({ rows, chosen, scale, links }, left, right, y) {
+      const { accent, warn, soft } = theme();
+      const line = (t, s, weight) => {
+        const share = Math.min(1, Math.abs(weight) / scale.high);
+        if (share < MIN_SHARE2) return null;
+        const isChosen = t === chosen;
+        return svg("line", { x1: left, y1: y(s), x2: right, y2: y(t), stroke: isChosen ? weight < 0 ? warn : accent : soft, "stroke-width": 0.5 + 5.5 * share, "stroke-opacity": isChosen ? 0.35 + 0.65 * share : 0.28 * share, "stroke-linecap": "round" });
+      };
+      const order = [...rows.keys()].sort((a, b) => Number(a === chosen) - Number(b === chosen));
+      const drawn = order.flatMap((t) => rows[t].map((weight, s) => line(t, s, weight)).filter((each) => each !== null));
+      const known = links.filter(({ row, column }) => row < rows.length && column < rows[0].length).map(({ row, column, isPossible }) => svg("line", { x1: left, y1: y(column), x2: right, y2: y(row), stroke: warn, "stroke-width": 1.5, "stroke-dasharray": isPossible ? "2 5" : "7 4", "stroke-opacity": row === chosen ? 1 : 0.25 }));
+      return [...drawn, ...known];
+    }
+    symbol(label, { x, y, anchor, share }, { scale }, act, isForced3 = false) {
+      const { ink, warn, ground } = theme();
+      const shown = shorten(label, LONGEST);
+      const width = textWidth(shown, FONT2) + 8;
+      const back = svg("rect", { x: anchor === "end" ? x - width + 4 : x - 4, y: y - ROW / 2 + 1, width, height: ROW - 2, rx: 4, fill: share ? rgb(scale.colour(share)) : ground, "fill-opacity": share ? 0.35 : 0, stroke: isForced3 ? warn : "none" });
+      const group = svg("g", { class: "line-symbol" }, back, svg("text", { x, y: y + 5, "font-size": FONT2, "text-anchor": anchor, fill: ink }, shown), svg("title", {}, `${label}${share ? ` ${withMinus(share.toFixed(3))}` : ""}`));
+      group.style.cursor = "pointer";
+      group.addEventListener("click", act);
+      return group;
+    }
+  };
+
+  // src/words/scene.ts
+  var MAX_ATTENDED3 = 3;
+  var quoted = (symbol) => `\u201C${visible(symbol)}\u201D`;
+  function symbolNames({ state: { kind, source }, shown: [{ symbols }] }) {
+    const ofSource = (k) => `source symbol ${k + 1}, ${quoted(source[k])}`;
+    const ofOutput = (k) => `output symbol ${k + 1}, ${quoted(symbols[k] ?? "")}`;
+    const ofInput = (k) => k === 0 ? "the begin" : ofOutput(k - 1);
+    return { row: kind === "encoder_self" ? ofSource : ofOutput, column: kind === "decoder_self" ? ofInput : ofSource };
+  }
+  function wordMatrix(scene, shown) {
+    const { state, links, canForce: canForce2 } = scene;
+    const { kind, source } = state;
+    const rows = weightsOf(shown.answer, kind, state.layer, state.head);
+    const isCross = kind === "cross";
+    const [ofSource, ofOutput] = [source.map(visible), shown.symbols.map(visible)];
+    return {
+      rows,
+      scale: scaleOf(scene, shown),
+      names: symbolNames({ state, shown: [shown] }),
+      isNumbered: false,
+      rowLabels: kind === "encoder_self" ? ofSource : ofOutput,
+      columnLabels: kind === "decoder_self" ? ["begin", ...ofOutput].slice(0, rows.length) : ofSource,
+      down: kind === "encoder_self" ? "source" : "output",
+      across: kind === "decoder_self" ? "symbols written before" : "source",
+      chosen: Math.min(state.step, rows.length - 1),
+      canForce: canForce2 && isCross,
+      isForced: (row) => isForced(scene, row),
+      links: isCross ? links : []
+    };
+  }
+  function attended2(row, names) {
+    return row.map((weight, k) => [weight, k]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, MAX_ATTENDED3).map(([weight, k]) => `${names.column(k)}, with ${withMinus(weight.toFixed(3))}`).join("; ");
+  }
+  function describeAttention(scene) {
+    const { state, shown: [first] } = scene;
+    const names = symbolNames(scene);
+    const row = weightsOf(first.answer, state.kind, state.layer, state.head)[state.step];
+    const name = capitalize(names.row(state.step));
+    if (!row) return `${name}.`;
+    if (first.meaning === "distribution" && isKnockedOut(row)) return `${name}: its weights are knocked out, so all are 0 and do not add up to 1.`;
+    if (isForced(scene, state.step)) return `${name}: you forced its weights, so they are not the model's choice. It reads ${attended2(row, names)}.`;
+    return `${name}, reads ${attended2(row, names)}.`;
+  }
+  function describeSymbol({ state: { kind, step, given }, shown: [{ answer, symbols }] }) {
+    if (kind === "encoder_self" || step >= symbols.length) return "";
+    const probability = probabilities(answer.logits[step])[answer.symbols[step]];
+    const chosen = step < given.length ? " You chose this symbol." : "";
+    return `${chosen} The model gives it the probability ${probability.toFixed(3)}.`;
+  }
+  function describeOutput({ shown, truth }) {
+    return shown.map(({ name, text: text2, ownText }) => {
+      const label = shown.length > 1 ? `${name}: ` : "";
+      const change = text2 === ownText ? "" : ` Left alone, the model writes \u201C${ownText}\u201D.`;
+      const verdict = truth === null ? "" : text2 === truth ? " This is right." : ` The true output is \u201C${truth}\u201D.`;
+      return `${label}Output: \u201C${text2}\u201D.${verdict}${change}`;
+    }).join(" ");
+  }
+  function describeWords(scene) {
+    const { state: { source }, isKnown, trainedLength } = scene;
+    const unknown = source.filter((_, k) => !isKnown[k]).map(quoted);
+    const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.` : "";
+    const longer = source.length > trainedLength ? ` The source has ${source.length} symbols, more than every training source: the longest has ${trainedLength}.` : "";
+    return `${describeAttention(scene)}${describeSymbol(scene)} ${describeOutput(scene)}${strange}${longer}`;
+  }
+
+  // src/words/state.ts
+  var BEAMS = [1, 2, 5, 10];
+  var PICTURES = ["heatmap", "lines", "heads"];
+  var MAX_SYMBOLS = 2e3;
+  function toWordFragment(state, page) {
+    const shared = {
+      p: page,
+      e: state.example,
+      m: state.subjects.map(({ model, run, epoch }) => [model, run, epoch]),
+      k: state.kind,
+      v: [state.layer, state.head, state.step, PICTURES.indexOf(state.picture)]
+    };
+    if (state.isChanged || state.example === null) shared.s = state.source;
+    if (state.given.length) shared.g = state.given;
+    if (state.beam > 1) shared.b = state.beam;
+    if (state.force.size) shared.f = state.force.list;
+    if (state.isRelative) shared.r = 1;
+    return FRAGMENT_PREFIX + encodeURIComponent(JSON.stringify(shared));
+  }
+  var isText = (s, { longest }) => Array.isArray(s) && s.length >= 1 && s.length <= (longest ?? MAX_SYMBOLS) && s.every((symbol) => typeof symbol === "string" && symbol !== "");
+  var areIndices = (list, counts) => Array.isArray(list) && list.length === counts.length && list.every((value, k) => isIndex(value, counts[k]));
+  function hasSource({ p, e, s }, limits) {
+    if (p !== limits.page || s !== void 0 && !isText(s, limits)) return false;
+    return e === null ? s !== void 0 : isIndex(e, limits.examples.length);
+  }
+  function hasChoices({ e, s, g = [], b = 1, f = [] }, limits) {
+    const length = s ? s.length : limits.examples[e];
+    if (!Array.isArray(g) || !Array.isArray(f) || !BEAMS.includes(b) || g.length > limits.steps) return false;
+    return g.every((symbol) => isIndex(symbol, limits.symbols)) && f.every((row) => isForced2(row, limits, length));
+  }
+  function check2(shared, limits) {
+    const { e, s, g = [], b = 1, f = [], m, k, v, r } = shared;
+    const { layers, heads } = limits;
+    if (!hasSource(shared, limits) || !hasChoices(shared, limits) || !isKind(k)) return null;
+    const subjects = readSubjects(m, limits);
+    if (!subjects || !areIndices(v, [Math.max(1, layers), Math.max(1, heads), MAX_SYMBOLS, PICTURES.length])) return null;
+    const force = new ForcedRows();
+    for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
+    const [layer, head, step, picture] = v;
+    return { example: e ?? null, source: s ?? null, given: g, beam: b, subjects, force, kind: k, layer, head, step, picture: PICTURES[picture], isRelative: r === 1 };
+  }
+  function fromWordFragment(fragment, limits) {
+    if (!fragment.startsWith(FRAGMENT_PREFIX)) return null;
+    try {
+      return check2(JSON.parse(decodeURIComponent(fragment.slice(FRAGMENT_PREFIX.length))), limits);
+    } catch {
+      return null;
+    }
+  }
+
+  // src/words/explorer.ts
+  var MAX_NAME = 40;
+  var TYPING = 120;
+  var PICTURE_NAMES = { heatmap: "Heatmap", lines: "Lines", heads: "All heads" };
+  function wordPage({ live }) {
+    if (!live?.models.length || !live.words) return null;
+    return { live, examples: live.words };
+  }
+  var WordExplorer = class _WordExplorer extends Explorer2 {
+    constructor(page, models) {
+      super(models);
+      this.page = page;
+      const [{ source }] = models;
+      this.names = page.examples.sources.map((numbers, k) => `${page.examples.ids[k]}: ${shorten(source.text(numbers), MAX_NAME)}`);
+      this.state = this.restore() ?? this.start();
+      this.lines = new LinesPlot(byId("live-lines"), { chooseStep: (step) => {
+        this.chooseStep(step);
+      }, chooseCell: (step, column) => {
+        this.forceCell(step, column);
+      } });
+      addSharedControls(this);
+      this.addOwnControls();
+    }
+    page;
+    state;
+    lines;
+    names;
+    typing;
+    static async load(page, models) {
+      const explorer = new _WordExplorer(page, models);
+      await explorer.update();
+      return explorer;
+    }
+    get exampleNames() {
+      return this.names;
+    }
+    lengthOf({ source }) {
+      return source.length;
+    }
+    get rowCount() {
+      const { state, scene } = this;
+      return Math.max(1, state.kind === "encoder_self" ? state.source.length : scene?.shown[0].symbols.length ?? this.first.steps);
+    }
+    get fragment() {
+      return toWordFragment(this.state, this.key);
+    }
+    // --- changes -----------------------------------------------------------------------------------
+    chooseExample(example) {
+      const { length: count } = this.names;
+      const index = (example % count + count) % count;
+      this.change((state) => {
+        Object.assign(state, { example: index, source: this.sourceOf(index), isChanged: false, given: [], step: 0 });
+        state.force.clear();
+      });
+    }
+    chooseOwn() {
+      inputById("live-source").focus();
+      inputById("live-source").select();
+    }
+    resetSource() {
+      const { example } = this.state;
+      if (example === null) return;
+      this.change((state) => {
+        const source = this.sourceOf(example);
+        if (source.length !== state.source.length) state.force.clear();
+        Object.assign(state, { source, isChanged: false, given: [] });
+      });
+    }
+    /** Read the source from a text. */
+    type(text2) {
+      const source = this.models[this.state.subjects[0].model].source.split(text2);
+      if (!source.length || source.join("\n") === this.state.source.join("\n")) return;
+      this.change((state) => {
+        if (source.length !== state.source.length) state.force.clear();
+        Object.assign(state, { example: null, source, isChanged: true, given: [] });
+      });
+    }
+    /** Write a symbol in the chosen step, after those that the model has written before it. */
+    chooseSymbol(symbol) {
+      const { scene } = this;
+      if (!scene) return;
+      const { step } = this.state;
+      this.change((state) => {
+        state.given = [...scene.shown[0].answer.symbols.slice(0, step), symbol];
+      });
+    }
+    sourceOf(example) {
+      const { source } = this.models[0];
+      return this.page.examples.sources[example].map((number) => source.symbol(number));
+    }
+    start() {
+      const subjects = this.firstSubjects(this.page.live.side_by_side === true);
+      const contents = subjects.map(({ model }) => this.models[model].content);
+      const wanted = this.page.live.tour?.start?.example ?? 0;
+      const example = [wanted, ...this.names.keys()].find((k) => this.accepts(this.page.examples.sources[k].length, contents)) ?? 0;
+      return { ...this.firstView(subjects, example), source: this.sourceOf(example), given: [], beam: 1, picture: "heatmap" };
+    }
+    restore() {
+      const limits = { ...this.limitsOf(this.page.examples.sources.map(({ length }) => length)), symbols: Math.min(...this.models.map(({ target }) => target.size)) };
+      const shared = fromWordFragment(location.hash, limits);
+      return shared && { ...shared, source: shared.source ?? this.sourceOf(shared.example ?? 0), isChanged: shared.source !== null };
+    }
+    // --- answers -----------------------------------------------------------------------------------
+    async ask() {
+      this.fitView();
+      const hasTrace = this.needsTrace();
+      const answered = copyState(this.state);
+      const shown = [];
+      for (const [k, subject] of answered.subjects.entries()) shown.push(await this.askModel(answered, k, hasTrace && k === 0, subject));
+      const { source, target } = this.models[answered.subjects[0].model];
+      const { examples } = this.page;
+      const known = answered.example !== null && !answered.isChanged ? answered.example : null;
+      const rows = answered.kind === "encoder_self" ? answered.source.length : shown[0].symbols.length;
+      answered.step = this.state.step = Math.min(answered.step, rows - 1);
+      return {
+        state: answered,
+        shown,
+        hasTrace,
+        canForce: this.canForce,
+        isKnown: answered.source.map((symbol) => source.numberOf(symbol) !== UNKNOWN),
+        truth: known === null ? null : target.text(examples.targets[known]),
+        links: known === null ? [] : linksOf(examples, known),
+        trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length))
+      };
+    }
+    async askModel(state, index, hasTrace, subject) {
+      const { model, run, epoch } = subject;
+      const live = this.models[model];
+      const source = state.source.map((symbol) => live.source.numberOf(symbol));
+      const options = { run, epoch, outputs: hasTrace ? "all" : "weights" };
+      const isForced3 = state.force.size > 0 && canForce(live.content);
+      const isTouched = isForced3 || state.given.length > 0;
+      const free = { beam: state.beam, given: [] };
+      const own = await live.answer(source, free, isTouched ? { ...options, outputs: "weights" } : options);
+      const answer = isTouched ? await live.answer(source, { ...free, given: state.given }, isForced3 ? { ...options, force: { rows: this.rowsFor(live, state.force) } } : options) : own;
+      return {
+        name: this.nameOfSubject(subject),
+        colour: index ? COLOURS[index - 1] : theme().warn,
+        answer,
+        own,
+        meaning: meaningOf(live.content),
+        symbols: answer.symbols.map((symbol) => live.target.symbol(symbol)),
+        text: live.target.text(answer.symbols),
+        ownText: live.target.text(own.symbols)
+      };
+    }
+    matrix(scene, index) {
+      return wordMatrix(scene, scene.shown[index]);
+    }
+    describe(scene) {
+      return describeWords(scene);
+    }
+    // --- controls and pictures ---------------------------------------------------------------------
+    addOwnControls() {
+      const input = inputById("live-source");
+      input.addEventListener("input", () => {
+        clearTimeout(this.typing);
+        this.typing = setTimeout(() => {
+          this.type(input.value);
+        }, TYPING);
+      });
+      fill(selectById("live-beam"), BEAMS.map((beam) => beam === 1 ? "greedy" : `beam of ${beam}`));
+      onChange("live-beam", () => {
+        this.change((state) => {
+          state.beam = BEAMS[selectById("live-beam").selectedIndex];
+        });
+      });
+      onClick("live-own-symbols", () => {
+        this.change((state) => {
+          state.given = [];
+        });
+      });
+      for (const picture of PICTURES) onClick(`live-show-${picture}`, () => {
+        this.showPicture(picture);
+      });
+    }
+    showPicture(picture) {
+      this.state.picture = picture;
+      if (this.scene) this.scene.state.picture = picture;
+      this.draw();
+    }
+    drawOwn(scene) {
+      showSharedControls(this, symbolNames(scene));
+      const { state, shown: [first] } = scene;
+      const input = inputById("live-source");
+      const text2 = this.models[state.subjects[0].model].source.join(state.source);
+      if (document.activeElement !== input && input.value !== text2) input.value = text2;
+      selectById("live-beam").selectedIndex = BEAMS.indexOf(state.beam);
+      byId("live-own-symbols").disabled = state.given.length === 0;
+      this.drawSymbols(scene);
+      this.drawHypotheses(first);
+      this.drawPictures(scene);
+      this.drawAlternatives(scene);
+    }
+    /** Show the symbols of source and output in the colours of the weights of the chosen step. */
+    drawSymbols(scene) {
+      const { state, shown, isKnown } = scene;
+      const view = this.matrix(scene, 0);
+      const row = state.kind === "decoder_self" ? void 0 : view.rows[state.step];
+      byId("live-source-symbols").replaceChildren(...state.source.map((symbol, k) => {
+        const chip = textElement("span", visible(symbol));
+        chip.className = isKnown[k] ? "symbol" : "symbol unknown";
+        chip.title = isKnown[k] ? `source symbol ${k + 1}` : `source symbol ${k + 1} is not in the vocabulary`;
+        if (row && row[k] !== 0) chip.style.setProperty("--weight", String(Math.min(1, Math.abs(row[k]) / view.scale.high)));
+        return chip;
+      }));
+      byId("live-output").replaceChildren(...shown.map((each, index) => {
+        const line = textElement("p", shown.length > 1 ? `${each.name}: ` : "");
+        line.append(...each.symbols.map((symbol, t) => {
+          const button = document.createElement("button");
+          button.type = "button";
+          button.className = `symbol${t < state.given.length ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
+          button.textContent = visible(symbol);
+          button.setAttribute("aria-pressed", String(index === 0 && t === state.step && state.kind !== "encoder_self"));
+          button.addEventListener("click", () => {
+            this.chooseStep(t);
+          });
+          return button;
+        }));
+        return line;
+      }));
+    }
+    drawHypotheses({ answer }) {
+      const { target } = this.models[this.state.subjects[0].model];
+      byId("live-hypotheses").replaceChildren(...answer.hypotheses.map(({ symbols, score }) => {
+        const line = document.createElement("li");
+        const button = textElement("button", `${target.text(symbols)} (${score.toFixed(3)})`);
+        button.type = "button";
+        button.addEventListener("click", () => {
+          this.change((state) => {
+            state.given = symbols;
+          });
+        });
+        line.append(button);
+        return line;
+      }));
+      byId("live-beam-place").hidden = answer.hypotheses.length === 0;
+    }
+    drawPictures(scene) {
+      const { state, shown: [first] } = scene;
+      const { layers, heads } = this.first;
+      const hasHeads = layers * heads > 1;
+      if (!hasHeads && state.picture === "heads") state.picture = this.state.picture = "heatmap";
+      const hasWeights = this.matrix(scene, 0).rows.length > 0;
+      for (const picture of PICTURES) {
+        const button = byId(`live-show-${picture}`);
+        button.textContent = PICTURE_NAMES[picture];
+        button.setAttribute("aria-pressed", String(picture === state.picture));
+        button.hidden = picture === "heads" && !hasHeads;
+      }
+      byId("live-pictures").hidden = !hasWeights;
+      byId("live-map").hidden = state.picture !== "heatmap";
+      byId("live-lines").hidden = state.picture !== "lines" || !hasWeights;
+      byId("live-heads").hidden = state.picture !== "heads" || !hasWeights;
+      if (!hasWeights) return;
+      if (state.picture === "lines") this.lines.draw(this.matrix(scene, 0));
+      if (state.picture !== "heads") return;
+      const pictures = Array.from({ length: layers * heads }, (_, k) => {
+        const [layer, head] = [Math.floor(k / heads), k % heads];
+        const rows = weightsOf(first.answer, state.kind, layer, head);
+        return { layer, head, name: `${layers > 1 ? `layer ${layer + 1}, ` : ""}head ${head + 1}`, rows, scale: weightScale(rows, first.meaning, state.isRelative) };
+      });
+      showHeads(byId("live-heads"), pictures, ({ layer, head }) => layer === state.layer && head === state.head, ({ layer, head }) => {
+        this.change((each) => {
+          Object.assign(each, { layer, head, picture: "heatmap" });
+        });
+      });
+    }
+    drawAlternatives(scene) {
+      const { state: { step, kind }, shown: [{ answer }] } = scene;
+      const { target } = this.models[this.state.subjects[0].model];
+      byId("live-alternatives-place").hidden = kind === "encoder_self";
+      if (kind === "encoder_self") return;
+      byId("live-alternatives-name").textContent = `Symbols for place ${step + 1} of the output`;
+      showAlternatives(byId("live-alternatives"), alternativesOf(answer.logits[step]), (symbol) => target.symbol(symbol), answer.symbols[step], (symbol) => {
+        this.chooseSymbol(symbol);
+      });
+    }
+  };
+  function linksOf(examples, example) {
+    return (examples.links?.[example] ?? []).map(([row, column, sure]) => ({ row, column, isPossible: sure === 0 }));
+  }
+
+  // src/words/arithmetic.ts
+  var MAX_SYMBOLS2 = 5;
+  var SymbolKind = class {
+    /**
+     * @param source - the symbols of the source.
+     * @param previous - the symbol that the decoder reads.
+     * @param nameOf - returns a symbol of the target by its number.
+     */
+    constructor(source, previous, logits, nameOf) {
+      this.source = source;
+      this.previous = previous;
+      this.logits = logits;
+      const indices = largest(logits.map((x, k) => k === PAD || k === BEGIN ? -Infinity : x), MAX_SYMBOLS2);
+      this.outputs = { indices, names: indices.map((k) => visible(nameOf(k))) };
+    }
+    source;
+    previous;
+    logits;
+    outputName = "Logits of the best symbols";
+    outputs;
+    get sourceNames() {
+      return this.source.map((symbol, k) => `${k + 1} ${visible(symbol)}`);
+    }
+    addSource(step) {
+      step.record.add("Source symbols as vectors", "the row of each symbol in the embedding matrix", step.trace("embedded_source"));
+    }
+    addDecoderInput(step) {
+      const vector = step.decoderInput;
+      step.record.addRow("Decoder input", "the vector of the symbol before", visible(this.previous), vector, { columns: columnNumbers(vector.length) });
+    }
+    addResult(step, output) {
+      const { record } = step;
+      const { indices, names } = this.outputs;
+      const own = step.trace("output")[step.input.step];
+      const y = output ?? record.addRow(this.outputName, "from the layers that follow", "y", indices.map((k) => own[k]), { columns: names, isByModel: true });
+      const possible = this.logits.filter((_, k) => k !== PAD && k !== BEGIN);
+      const most = Math.max(...possible);
+      const normalizer = most + Math.log(possible.reduce((sum, x) => sum + Math.exp(x - most), 0));
+      const stage = record.next;
+      record.addColumns("Probabilities", `p = exp(y - z), z = log of the sum of exp(y) over all ${possible.length} symbols`, {
+        y: y.values,
+        z: y.values.map(() => normalizer),
+        p: y.values.map((x) => Math.exp(x - normalizer))
+      }, {
+        rows: names,
+        own: indices.map((k) => Math.exp(own[k] - normalizer)),
+        origin: (row, column) => {
+          if (column === 0) return { expression: "the logit", cells: [y.ref(row)] };
+          if (column === 1) return { expression: "from the logits of all symbols, most of which are not shown", cells: [] };
+          return { expression: `exp(${formatCell(y.values[row])} \u2212 ${factor(normalizer)})`, cells: [0, 1].map((k) => ({ stage, row, column: k })) };
+        }
+      });
+    }
+  };
+  function wordArithmetic(explorer) {
+    return {
+      name: () => symbolNames(explorer.scene).row(explorer.scene.state.step),
+      input: (parameter) => {
+        const { state: { step, layer, head, source, subjects, force }, shown: [{ answer }] } = explorer.scene;
+        const { content, target } = explorer.models[subjects[0].model];
+        const isForced3 = explorer.canForce && force.get(step + 1, layer, head) !== void 0;
+        const previous = step === 0 ? target.symbol(BEGIN) : target.symbol(answer.symbols[step - 1] ?? END);
+        return { content, kind: new SymbolKind(source, previous, answer.logits[step], (k) => target.symbol(k)), answer, step, layer, head, isForced: isForced3, parameter };
+      }
+    };
   }
 
   // src/live/csv.ts
@@ -3977,11 +4775,255 @@
     return words.map(quote).join(" ");
   }
 
+  // src/words/share.ts
+  var quoteText = (text2) => `'${text2.replaceAll("'", "'\\''")}'`;
+  function sharedWords(explorer) {
+    return {
+      files: [],
+      command: (run) => {
+        const { state, models } = explorer;
+        const [{ model, run: index, epoch }] = state.subjects;
+        const { source, content: { runs } } = models[model];
+        const words = ["seqattn", "predict", run];
+        if (state.beam > 1) words.push("--beam", String(state.beam));
+        if (epoch !== runs[index].best_epoch) words.push("--epoch", String(epoch));
+        return `printf '%s\\n' ${quoteText(source.join(state.source))} | ${words.map(quote).join(" ")}`;
+      },
+      explain: () => {
+        const { state: { given, force }, scene } = explorer;
+        const of = scene.shown.length > 1 ? ` of ${scene.shown[0].name}` : "";
+        const yours = [...given.length ? ["the symbols that you chose"] : [], ...force.size ? ["the weights that you forced"] : []];
+        return `This command prints the output${of}${yours.length ? `, without ${yours.join(" and ")}` : " that is shown"}.`;
+      },
+      sourceName: () => {
+        const { example, isChanged } = explorer.scene.state;
+        return example === null || isChanged ? "a source of the user's own" : `sequence ${explorer.page.examples.ids[example]}`;
+      },
+      legend: "Orange frames: known links, dashed where they are only possible.",
+      picture: () => explorer.state.picture === "lines" ? byId("live-lines").querySelector("svg") : null
+    };
+  }
+
+  // src/live/arithmetic/scaling.ts
+  var DIGITS = 8;
+  var ROUNDING = 4 * Number.EPSILON;
+  function sequenceScaling(source, { scaling, features }) {
+    const none = { shift: features.map(() => 0), scale: features.map(() => 1) };
+    if (scaling.relative) return { ...none, shift: [...source[source.length - 1]] };
+    if (!scaling.instance) return none;
+    for (const [f] of features.entries()) {
+      const values = source.map((row) => row[f]);
+      const [low, high] = [Math.min(...values), Math.max(...values)];
+      const isConstant = high - low <= ROUNDING * Math.max(Math.abs(low), Math.abs(high));
+      const spread2 = isConstant ? 1 : high - low;
+      const unit = values.map((x) => (x - low) / spread2);
+      const mean = unit.reduce((a, b) => a + b, 0) / unit.length;
+      const deviation = spread2 * Math.sqrt(unit.reduce((sum, x) => sum + (x - mean) ** 2, 0) / unit.length);
+      none.shift[f] = low + spread2 * mean;
+      if (!isConstant) none.scale[f] = deviation / scaling.source.scale[f];
+    }
+    return none;
+  }
+  function scaleSource(source, content) {
+    const { shift, scale } = sequenceScaling(source, content);
+    const { shift: fittedShift, scale: fittedScale } = content.scaling.source;
+    return source.map((row) => row.map((x, f) => ((x - shift[f]) / scale[f] - fittedShift[f]) / fittedScale[f]));
+  }
+  function isScaled({ scaling }) {
+    const isFitted = [scaling.source, scaling.target].some(({ shift, scale }) => shift.some((x) => x !== 0) || scale.some((x) => x !== 1));
+    return isFitted || scaling.relative || scaling.instance;
+  }
+  function sequenceNames2({ scaling }) {
+    if (scaling.relative) return { shift: "last source value", scale: null };
+    return scaling.instance ? { shift: "mean of the source", scale: "scale of the source" } : { shift: null, scale: null };
+  }
+  var text = (x) => formatCell(x, DIGITS);
+  var term = (x) => x < 0 ? `(${text(x)})` : text(x);
+  function addSource(step, { content, source }) {
+    const { record } = step;
+    const { features } = content;
+    const scaled = scaleSource(source, content);
+    if (!isScaled(content)) {
+      record.add("Source points", "", scaled, { columns: features });
+      return;
+    }
+    const points2 = record.add("Source, in units of the data", "", source, { columns: features, digits: DIGITS });
+    const names = sequenceNames2(content);
+    const own = sequenceScaling(source, content);
+    const { shift, scale } = content.scaling.source;
+    const columns = [...names.shift ? [names.shift] : [], ...names.scale ? [names.scale] : [], "shift", "scale"];
+    const rows = features.map((_, f) => [...names.shift ? [own.shift[f]] : [], ...names.scale ? [own.scale[f]] : [], shift[f], scale[f]]);
+    const table = record.add("Scaling of the source", "", rows, { rows: features, columns, digits: DIGITS });
+    const inner = names.scale ? `(value - ${names.shift}) / ${names.scale}` : names.shift ? `value - ${names.shift}` : "value";
+    record.add("Source points", `scaled = (${inner} - shift) / scale`, scaled, {
+      columns: features,
+      origin: (row, f) => {
+        const used = rowOf(table, f);
+        const [first, second] = used.values;
+        const value = text(points2.values[row][f]);
+        const middle = names.scale ? `(${value} \u2212 ${term(first)}) / ${text(second)}` : names.shift ? `${value} \u2212 ${term(first)}` : value;
+        const cells = [points2.ref(row, f), ...used.values.map((_, k) => used.ref(k))];
+        return { expression: `(${middle} \u2212 ${term(shift[f])}) / ${text(scale[f])}`, cells };
+      }
+    });
+  }
+  function addForecast(step, { content, source, forecast }, output) {
+    const { step: t } = step.input;
+    const { target_features: features, features: sourceFeatures, scaling } = content;
+    const own = forecast[t];
+    const add = (formula2, columns2, numbers2, origin) => {
+      const last = columns2.length - 1;
+      step.record.add("Forecast, in units of the data", formula2, numbers2, {
+        rows: features,
+        columns: columns2,
+        origin,
+        ...isScaled(content) ? { digits: DIGITS } : {},
+        own: own.map((x) => columns2.map((_, column) => column === last ? x : NaN)),
+        ownAs: "column"
+      });
+    };
+    const copied = (row) => ({ expression: "the output of the model", cells: [output.ref(row)] });
+    if (!isScaled(content)) {
+      add("the output itself, since the data are not scaled", ["forecast"], output.values.map((x) => [x]), copied);
+      return;
+    }
+    const names = sequenceNames2(content);
+    const ofSource = sequenceScaling(source, content);
+    const index = features.map((name) => sourceFeatures.indexOf(name));
+    const shifts = index.map((f) => f < 0 ? 0 : ofSource.shift[f]);
+    const scales = index.map((f) => f < 0 ? 1 : ofSource.scale[f]);
+    const { shift, scale } = scaling.target;
+    const columns = ["y", "scale", "shift", ...names.scale ? [names.scale] : [], ...names.shift ? [names.shift] : [], "forecast"];
+    const numbers = output.values.map((y, g) => [
+      y,
+      scale[g],
+      shift[g],
+      ...names.scale ? [scales[g]] : [],
+      ...names.shift ? [shifts[g]] : [],
+      (y * scale[g] + shift[g]) * scales[g] + shifts[g]
+    ]);
+    const formula = names.scale ? `forecast = (y scale + shift) (${names.scale}) + ${names.shift}` : `forecast = y scale + shift${names.shift ? ` + ${names.shift}` : ""}`;
+    const stage = step.record.next;
+    add(formula, columns, numbers, (row, column) => {
+      if (column === 0) return copied(row);
+      if (column < columns.length - 1) return null;
+      const [y, a, b, ...others] = numbers[row].slice(0, -1).map(term);
+      const scaled = `${y} \xD7 ${a} + ${b}`;
+      const expression = names.scale ? `(${scaled}) \xD7 ${others[0]} + ${others[1]}` : [scaled, ...others].join(" + ");
+      const cells = columns.slice(0, -1).map((_, k) => ({ stage, row, column: k }));
+      return { expression, cells };
+    });
+  }
+  function addSkip(step, { content, source }, network) {
+    const { record, input: { step: t } } = step;
+    const columns = content.target_features;
+    const scaled = scaleSource(source, content);
+    const share = network ?? record.addRow("Network's share", "from the layers that follow", "network", step.trace("output")[t], { columns, isByModel: true });
+    const weight = step.parameter("skip.weight")[t].map((rows) => rows.flat());
+    const bias = step.parameter("skip.bias")[t];
+    const formula = `W x + b of this step; x = all ${source.length} source points, one after the other`;
+    const linear = addSkipShare();
+    const table = [share.values, linear.values, share.values.map((x, k) => x + linear.values[k])];
+    const stage = record.next;
+    const parts = record.add("Parts of the forecast", "forecast = network + skip", table, {
+      rows: ["network", "skip", "forecast"],
+      columns,
+      origin: (row, column) => {
+        if (row < 2) return { expression: row === 0 ? "the network\u2019s share" : "the skip\u2019s share", cells: [(row === 0 ? share : linear).ref(column)] };
+        return { expression: `${factor(share.values[column])} + ${factor(linear.values[column])}`, cells: [0, 1].map((r) => ({ stage, row: r, column })) };
+      }
+    });
+    return rowOf(parts, 2);
+    function addSkipShare() {
+      if (Math.max(weight.length, weight[0].length) > MAX_PRINTED_SIDE) {
+        return record.addRow("Skip's share", `${formula}; the matrix is too large to print; it is in the checkpoint file of the run`, "skip", affine(weight, bias, scaled.flat()), { columns, isByModel: true });
+      }
+      const [W, b] = [printedRows(weight), printedRow(bias)];
+      const x = record.addRow("Source points in one row", "", "x", scaled.flat(), { columns: columnNumbers(scaled.flat().length) });
+      const map = addWeights(record, "Skip: the map", W, b, columns);
+      return record.addRow("Skip's share", formula, "skip", affine(W, b, x.values), { columns, origin: (_, column) => affineOrigin(map, true, column, x) });
+    }
+  }
+
+  // src/live/point_arithmetic.ts
+  var PointKind = class {
+    constructor(data) {
+      this.data = data;
+    }
+    data;
+    outputName = "Predicted point";
+    get sourceNames() {
+      return pointNames3(this.data.source.length);
+    }
+    get outputs() {
+      const { target_features: names } = this.data.content;
+      return { indices: [...names.keys()], names };
+    }
+    addSource(step) {
+      addSource(step, this.data);
+    }
+    addDecoderInput(step) {
+      step.record.addRow("Decoder input", "", "point", step.decoderInput, { columns: this.data.content.target_features });
+    }
+    addResult(step, output) {
+      const { data } = this;
+      const { step: t } = step.input;
+      const skipped = data.content.config.skip === "linear" ? addSkip(step, data, output) : output;
+      const point = skipped ?? step.record.addRow("Predicted point", "from the layers that follow", "y", step.trace("output")[t], { columns: data.content.target_features, isByModel: true });
+      addForecast(step, data, point);
+    }
+  };
+  function pointArithmetic(explorer) {
+    return {
+      name: () => pointNames2({ kind: "cross", source: explorer.scene.state.source }).row(explorer.scene.state.step),
+      input: (parameter) => {
+        const { state: { step, layer, head, source, subjects, force }, shown: [{ answer }] } = explorer.scene;
+        const { content } = explorer.models[subjects[0].model];
+        const isForced3 = explorer.canForce && force.get(step + 1, layer, head) !== void 0;
+        return { content, kind: new PointKind({ content, source, forecast: answer.forecast }), answer, step, layer, head, isForced: isForced3, parameter };
+      }
+    };
+  }
+
+  // src/live/point_share.ts
+  var LEGEND = "Circles: source points. Diamonds: forecast. Crosses: true continuation, if it is known. Dashed, without crosses: the forecast with the model's own weights.";
+  function describeLimit({ window: window2 }, points2) {
+    return window2 !== null && points2 > window2 ? ` Since the run was trained on windows of ${window2} points, the command reads only the last ${window2} of these ${points2}, so its forecast is another one.` : "";
+  }
+  function sharedPoints(explorer) {
+    const form = () => explorer.first.input ?? GENERATED_FORM;
+    const forced = () => explorer.canForce ? explorer.rowsFor(explorer.models[explorer.state.subjects[0].model]) : [];
+    return {
+      files: [
+        { id: "live-save-csv", button: "Save input as CSV", name: INPUT_FILE, type: "text/csv", content: () => toCsv(form(), explorer.first.features, explorer.state.source), isEnabled: () => true },
+        { id: "live-save-weights", button: "Save forced weights", name: WEIGHTS_FILE, type: "application/json", content: () => toWeightsFile(forced()), isEnabled: () => forced().length > 0 }
+      ],
+      command: (run) => {
+        const [{ model, run: index, epoch }] = explorer.state.subjects;
+        const { best_epoch: best } = explorer.models[model].content.runs[index];
+        return command({ run, form: form(), epoch: epoch === best ? null : epoch, isForced: forced().length > 0 });
+      },
+      explain: () => {
+        const { shown, state: { source } } = explorer.scene;
+        const of = shown.length > 1 ? ` of ${shown[0].name}` : "";
+        const files = forced().length ? `${INPUT_FILE} and ${WEIGHTS_FILE} are the saved files` : `${INPUT_FILE} is the saved input`;
+        return `This command gives the forecast${of} that is shown: ${files}.${describeLimit(form(), source.length)}`;
+      },
+      sourceName: () => {
+        const { example, isChanged } = explorer.scene.state;
+        return example === null ? "a source of the user's own" : `sequence ${explorer.sequences.names[example]}${isChanged ? ", changed" : ""}`;
+      },
+      legend: LEGEND,
+      picture: () => byId("live-path").querySelector("svg")
+    };
+  }
+
   // src/live/picture.ts
   var MARGIN3 = 16;
   var GAP = 24;
+  var MIN_WIDTH = 420;
   var LINE = 20;
-  var FONT2 = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+  var FONT3 = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
   var PIXELS = 2;
   var CHARACTER = 7.7;
   var PAGE_ATTRIBUTES = ["tabindex", "role", "class", "style", "data-point", "data-step", "data-column", "id"];
@@ -4020,21 +5062,22 @@
   }
   function compose(title, text2, names, path, maps) {
     const { ground, ink, soft } = theme();
-    const left = sizeOf(path);
+    const left = path ? sizeOf(path) : { width: 0, height: 0 };
+    const start = MARGIN3 + (path ? left.width + GAP : 0);
     const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
-    const width = 2 * MARGIN3 + left.width + (right ? GAP + right : 0);
+    const width = Math.max(MIN_WIDTH, start + right + MARGIN3 - (right ? 0 : GAP));
     const words = (content, x, y, size, fill2, weight = 400) => svg("text", { x, y, "font-size": size, "font-weight": weight, fill: fill2 }, content);
-    const root = svg("svg", { "font-family": FONT2 });
+    const root = svg("svg", { "font-family": FONT3 });
     const lines = wrap(text2, Math.floor((width - 2 * MARGIN3) / CHARACTER));
     const top = MARGIN3 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
     let bottom = top;
     const column = [];
     for (const { picture, caption } of maps) {
       if (caption) {
-        column.push(words(caption, MARGIN3 + left.width + GAP, bottom + 14, 13, soft));
+        column.push(words(caption, start, bottom + 14, 13, soft));
         bottom += LINE;
       }
-      column.push(copy(picture, MARGIN3 + left.width + GAP, bottom));
+      column.push(copy(picture, start, bottom));
       bottom += sizeOf(picture).height;
     }
     const height = Math.max(top + left.height, bottom) + MARGIN3;
@@ -4045,7 +5088,7 @@
       words(title, MARGIN3, MARGIN3 + 16, 18, ink, 600),
       ...lines.map((line, k) => words(line, MARGIN3, MARGIN3 + 24 + (k + 0.8) * LINE, 13, soft)),
       ...legend(names, ink, MARGIN3 + 24 + (lines.length + 0.8) * LINE),
-      copy(path, MARGIN3, top),
+      ...path ? [copy(path, MARGIN3, top)] : [],
       ...column
     );
     return root;
@@ -4079,7 +5122,6 @@ ${text2}
 
   // src/live/share.ts
   var PLACEHOLDER = "RUN";
-  var LEGEND = "Circles: source points. Diamonds: forecast. Crosses: true continuation, if it is known. Dashed, without crosses: the forecast with the model's own weights.";
   function save(name, content) {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(content);
@@ -4090,25 +5132,22 @@ ${text2}
     }, 6e4);
   }
   var Share = class {
-    constructor(explorer, content) {
+    constructor(explorer, shared) {
       this.explorer = explorer;
-      this.content = content;
+      this.shared = shared;
       const buttons = document.createElement("div");
       buttons.className = "controls";
+      this.fileButtons = shared.files.map(({ id, button, name, type, content: write }) => this.button(id, button, () => {
+        save(name, new Blob([write()], { type }));
+      }));
       buttons.append(
         this.button("live-copy", "Copy link", () => this.copyLink()),
         this.button("live-save-svg", "Save picture (SVG)", () => {
           this.savePicture();
         }),
         this.button("live-save-png", "Save picture (PNG)", () => this.savePng()),
-        this.button("live-save-csv", "Save input as CSV", () => {
-          this.saveInput();
-        })
+        ...this.fileButtons
       );
-      this.weightsButton = this.button("live-save-weights", "Save forced weights", () => {
-        this.saveWeights();
-      });
-      buttons.append(this.weightsButton);
       this.field.readOnly = true;
       this.field.id = "live-link";
       this.fieldLabel.className = "wide-field";
@@ -4122,18 +5161,18 @@ ${text2}
       const line = document.createElement("p");
       line.append(this.command);
       byId("live-share").append(buttons, this.fieldLabel, this.note, this.explanation, line);
-      explorer.onAnswer((scene) => {
-        this.show(scene);
+      explorer.onAnswer(() => {
+        this.show();
       });
     }
     explorer;
-    content;
+    shared;
     note = textElement("p", "");
     command = textElement("code", "");
     explanation = textElement("p", "");
     field = document.createElement("input");
     fieldLabel = textElement("label", "Link ");
-    weightsButton;
+    fileButtons;
     button(id, name, act) {
       const button = textElement("button", name);
       button.type = "button";
@@ -4146,35 +5185,20 @@ ${text2}
       });
       return button;
     }
-    get form() {
-      return this.explorer.first.input ?? GENERATED_FORM;
-    }
-    /** The folder of the run; a placeholder if the page has several, or it was an absolute path. */
+    /** The folder of the first model's run; a placeholder in a page of an earlier version. */
     get run() {
-      const path = this.content.kind === "run" ? this.content.path : void 0;
-      return path !== void 0 && !/^([/\\~-]|[A-Za-z]:)/.test(path) ? path : PLACEHOLDER;
-    }
-    get forcedRows() {
-      const { explorer } = this;
-      return explorer.canForce ? explorer.rowsFor(explorer.models[explorer.state.subjects[0].model]) : [];
+      const [{ model, run }] = this.explorer.state.subjects;
+      const { path } = this.explorer.models[model].content.runs[run];
+      return path === void 0 || path.startsWith("-") ? PLACEHOLDER : path;
     }
     /** Show the command of the first model. */
-    show({ state, shown }) {
-      const { run } = this;
-      const [{ model, run: index, epoch }] = state.subjects;
-      const { name, best_epoch: best } = this.explorer.models[model].content.runs[index];
-      const rows = this.forcedRows;
-      this.weightsButton.disabled = rows.length === 0;
-      this.command.textContent = command({ run, form: this.form, epoch: epoch === best ? null : epoch, isForced: rows.length > 0 });
-      const files = rows.length ? `${INPUT_FILE} and ${WEIGHTS_FILE} are the saved files` : `${INPUT_FILE} is the saved input`;
-      const where = run === PLACEHOLDER ? `${PLACEHOLDER} is the folder of the run ${quote(name)}; ` : "";
-      const of = shown.length > 1 ? ` of ${name}` : "";
-      this.explanation.textContent = `This command gives the forecast${of} that is shown: ${where}${files}.${this.limit(state.source.length)}`;
-    }
-    /** Say where the command reads less than the page shows. */
-    limit(points2) {
-      const { window: window2 } = this.form;
-      return window2 !== null && points2 > window2 ? ` Since the run was trained on windows of ${window2} points, the command reads only the last ${window2} of these ${points2}, so its forecast is another one.` : "";
+    show() {
+      const { run, explorer, shared } = this;
+      const [{ model, run: index }] = explorer.state.subjects;
+      for (const [k, button] of this.fileButtons.entries()) button.disabled = !shared.files[k].isEnabled();
+      this.command.textContent = shared.command(run);
+      const where = run === PLACEHOLDER ? ` ${PLACEHOLDER} is the folder of the run ${explorer.models[model].content.runs[index].name}.` : "";
+      this.explanation.textContent = shared.explain() + where;
     }
     async copyLink() {
       const { fragment } = this.explorer;
@@ -4196,17 +5220,16 @@ ${text2}
       return document.querySelector("h1").textContent.trim().replace(/\s+/g, " ");
     }
     picture() {
-      const { explorer } = this;
-      const { state, shown } = explorer.scene;
-      const name = state.example === null ? "a source of the user's own" : `sequence ${explorer.sequences.names[state.example]}${state.isChanged ? ", changed" : ""}`;
-      const head = explorer.first.layers > 1 || explorer.first.heads > 1 ? `, layer ${state.layer}, head ${state.head}` : "";
+      const { explorer: { first, scene }, shared } = this;
+      const { state, shown } = scene;
+      const head = first.layers > 1 || first.heads > 1 ? `, layer ${state.layer + 1}, head ${state.head + 1}` : "";
       const models = shown.map((each) => each.name).join(" and ");
-      const text2 = `${models}; ${name}${head}. ${byId("live-text").textContent} ${LEGEND}`;
+      const text2 = `${models}; ${shared.sourceName()}${head}. ${byId("live-text").textContent} ${shared.legend}`;
       const maps = [...byId("live-map").children].filter((place3) => !place3.hidden).flatMap((place3) => {
         const picture = place3.querySelector("svg");
         return picture && picture.viewBox.baseVal.width > 0 && !picture.closest("[hidden]") ? [{ picture, caption: place3.querySelector("p")?.textContent ?? "" }] : [];
       });
-      return compose(this.title, text2, shown.length > 1 ? shown : [], byId("live-path").querySelector("svg"), maps);
+      return compose(this.title, text2, shown.length > 1 ? shown : [], shared.picture(), maps);
     }
     get fileName() {
       return this.title.replace(/[^\p{L}\p{N}._-]+/gu, "-").replace(/^[-.]+|[-.]+$/g, "").slice(0, 60) || "seqattn";
@@ -4216,13 +5239,6 @@ ${text2}
     }
     async savePng() {
       save(`${this.fileName}.png`, await toPng(this.picture()));
-    }
-    saveInput() {
-      const { first, state } = this.explorer;
-      save(INPUT_FILE, new Blob([toCsv(this.form, first.features, state.source)], { type: "text/csv" }));
-    }
-    saveWeights() {
-      save(WEIGHTS_FILE, new Blob([toWeightsFile(this.forcedRows)], { type: "application/json" }));
     }
   };
 
@@ -4382,8 +5398,8 @@ ${text2}
   var truthOf = ({ state: { truth } }) => truth?.some((row) => row.some(Number.isFinite)) ?? false;
   function indicesOfLargest(row) {
     const sizes = row.map((weight) => Math.abs(weight) || 0);
-    const largest = Math.max(...sizes);
-    return sizes.flatMap((size, k) => size === largest ? [k] : []);
+    const largest2 = Math.max(...sizes);
+    return sizes.flatMap((size, k) => size === largest2 ? [k] : []);
   }
   function afterMove(scene, before2, { data } = { data: null }) {
     const { shown: [{ own: { forecast } }], state: { point } } = scene;
@@ -4396,12 +5412,12 @@ ${text2}
     const { state, shown: [{ answer }], alignment, targetFeatures } = scene;
     const rows = weightsOf(answer, state.kind, state.layer, state.head);
     const row = rows[state.step];
-    const name = capitalize(pointNames3(state).row(state.step));
+    const name = capitalize(pointNames2(state).row(state.step));
     if (!row || attention === "none") {
       const values = targetFeatures.slice(0, 2).map((name2, g) => `${name2} ${formatValue(answer.forecast[state.step][g], 1)}`);
       return `${name} is ${values.join(", ")}. The model computed it from nothing but that one list of numbers and its own previous forecast points.`;
     }
-    if (isForced(scene, state.step)) return `You forced the weights of ${pointNames3(state).row(state.step)}, so they do not show where the model looks. The button Own weights again gives it its [own weights] back.`;
+    if (isForced(scene, state.step)) return `You forced the weights of ${pointNames2(state).row(state.step)}, so they do not show where the model looks. The button Own weights again gives it its [own weights] back.`;
     const most = indicesOfLargest(row);
     const points2 = most.length > 1 ? `${most.length} source points` : `source point ${most[0] + 1}`;
     if (attention === "strength") return `${name} reads ${points2} most strongly: ${most.map((k) => formatValue(row[k], 1)).join(", ")}.`;
@@ -4414,10 +5430,10 @@ ${text2}
     return `${name} gives ${points2} the largest weight, ${row[most[0]].toFixed(3)} of 1. ${share}${hint}${others}`;
   }
   var isUneven = (row) => row.length > 1 && Math.max(...row) > 1.2 / row.length;
-  function shareText(row, largest) {
+  function shareText(row, largest2) {
     if (row.length === 1) return "There is no other source point.";
-    if (largest > 0.9995) return "So it looks only there.";
-    if (largest > 0.9) return "So it looks almost only there.";
+    if (largest2 > 0.9995) return "So it looks only there.";
+    if (largest2 > 0.9) return "So it looks almost only there.";
     return isUneven(row) ? "It reads from other points, too, but less." : "So it looks everywhere almost alike.";
   }
   var ALIKE = 0.02;
@@ -4732,8 +5748,8 @@ ${text2}
       const pictures = ["live-path", "live-map"].map((id) => byId(id).getBoundingClientRect());
       const framed = document.querySelector(".tour-place")?.getBoundingClientRect();
       const spanOf = (boxes) => [Math.min(...boxes.map(({ top: top2 }) => top2)), Math.max(...boxes.map(({ bottom: bottom2 }) => bottom2))];
-      const visible = (framed ? [framed, ...pictures] : pictures).filter(({ height }) => height > 0);
-      const candidates = [visible, framed && framed.height > 0 ? [framed] : [], pictures.slice(0, 1)].filter((boxes) => boxes.length > 0).map(spanOf);
+      const visible2 = (framed ? [framed, ...pictures] : pictures).filter(({ height }) => height > 0);
+      const candidates = [visible2, framed && framed.height > 0 ? [framed] : [], pictures.slice(0, 1)].filter((boxes) => boxes.length > 0).map(spanOf);
       const [top, bottom] = candidates.find(([first, last]) => last - first <= room) ?? candidates.at(-1);
       const start = isBelow ? 0 : Math.max(0, byId("live-body").getBoundingClientRect().top - SPACE);
       const shift = start && top - start >= SPACE ? start : top < SPACE ? top - SPACE : bottom > room + SPACE ? Math.min(top - SPACE, bottom - room - SPACE) : 0;
@@ -4792,9 +5808,9 @@ ${text2}
   };
 
   // src/live/live.ts
-  async function loadModels({ live }) {
+  async function loadAll(contents, load2) {
     const models = [];
-    for (const content of live.models) models.push(await LiveModel.load(content));
+    for (const content of contents) models.push(await load2(content));
     return models;
   }
   function findRun(models, run = 0) {
@@ -4803,29 +5819,50 @@ ${text2}
     if (!found) throw new Error(`run ${run}: the page has ${all.map(({ name }) => name).join(", ")}.`);
     return found;
   }
+  async function showPoints(page) {
+    const models = await loadAll(page.live.models, (each) => LiveModel.load(each));
+    const explorer = await LiveExplorer.load(page, models);
+    addArithmetic(explorer, pointArithmetic(explorer));
+    window.seqattn = {
+      createSession,
+      explorer,
+      run: async (source, options = {}) => {
+        const { model, index } = findRun(models, options.run);
+        return model.run(source, { ...options, run: index });
+      }
+    };
+    byId("live-body").hidden = false;
+    explorer.draw();
+    addLegend(explorer);
+    new Share(explorer, sharedPoints(explorer));
+    new Tour(explorer);
+    return explorer;
+  }
+  async function showWords(page) {
+    const models = await loadAll(page.live.models, (each) => WordModel.load(each));
+    const explorer = await WordExplorer.load(page, models);
+    addArithmetic(explorer, wordArithmetic(explorer));
+    window.seqattn = {
+      createSession,
+      explorer,
+      answer: async (source, search = {}, options = {}) => {
+        const { model, index } = findRun(models, options.run);
+        const numbers = model.source.split(source).map((symbol) => model.source.numberOf(symbol));
+        return model.answer(numbers, { beam: 1, given: [], ...search }, { ...options, run: index });
+      }
+    };
+    byId("live-body").hidden = false;
+    explorer.draw();
+    new Share(explorer, sharedWords(explorer));
+    return explorer;
+  }
   async function showLive(content) {
     if (hasRuntime()) window.seqattn = { createSession };
-    const page = livePage(content);
-    if (!page) return null;
+    const [points2, words] = [livePage(content), wordPage(content)];
+    if (!points2 && !words) return null;
     byId("live").hidden = false;
     try {
-      const models = await loadModels(page);
-      const explorer = await LiveExplorer.load(page, models);
-      addArithmetic(explorer);
-      window.seqattn = {
-        createSession,
-        explorer,
-        run: async (source, options = {}) => {
-          const { model, index } = findRun(models, options.run);
-          return model.run(source, { ...options, run: index });
-        }
-      };
-      byId("live-body").hidden = false;
-      explorer.draw();
-      addLegend(explorer);
-      new Share(explorer, content);
-      new Tour(explorer);
-      return explorer;
+      return await (words ? showWords(words) : showPoints(points2));
     } catch (error2) {
       byId("live-error").textContent = `The model of this page could not be loaded (${messageOf(error2)}). The rest of the page works.`;
       byId("live-body").remove();
@@ -4891,9 +5928,9 @@ ${text2}
     }
   }
   async function showRun(content, live) {
-    showCurves(content.curves, content.unit);
+    showCurves(content.curves, content.loss_name ?? "mean squared error", content.unit);
     await nextTask();
-    if (live && hasResults(content)) {
+    if (live instanceof LiveExplorer && hasResults(content)) {
       showErrors(content, {
         section: "live",
         chooseExample: (example) => {
@@ -4906,7 +5943,7 @@ ${text2}
       live.onAnswer(({ state }) => {
         markWorst(state.example ?? -1);
       });
-    } else if (hasResults(content)) await showExplorer(content);
+    } else if (!live && hasResults(content)) await showExplorer(content);
     await nextTask();
     if (content.attention_history) await showHistory(content.attention_history);
   }

@@ -21,6 +21,7 @@ from seqattn.config import read_stored
 from seqattn.errors import CheckpointError, ConfigError, UsageError
 from seqattn.report.content.live import LiveModels, tour_content
 from seqattn.report.content.task import describe_task_of
+from seqattn.report.content.verdict import shown_path
 from seqattn.runs import PAGE, EpochRecord, RunFolder
 
 MAX_PREVIEWS = 400
@@ -57,9 +58,10 @@ def comparison_content(
     notices = _notices(result)
     return {
         "kind": "comparison",
+        "loss_name": summaries[0]["loss_name"],
         "unit": " (scaled)" if any(summary.get("scaled") for summary in summaries) else "",
         "name": result.name,
-        "path": str(result.path),
+        "path": shown_path(result.path),
         "task": _describe_task(result),
         "variants": _variant_rows(result, (page_folder or result.path).resolve()),
         "sentences": describe_result(result)

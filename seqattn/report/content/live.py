@@ -18,12 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
+from seqattn.analysis.evaluation.texts import longest_output
 from seqattn.config import ScoreConfig, as_plain, name_of
 from seqattn.config.plugins import OWNERS
+from seqattn.data.tokens import Tokens
 from seqattn.errors import CheckpointError, DataError, UsageError, counted
 from seqattn.report.content.examples import examples_content, pack_points
 from seqattn.report.content.live_differences import PageRun, describe_differences, find_conflict
 from seqattn.report.content.live_input import input_form
+from seqattn.report.content.symbols import symbols_content
+from seqattn.report.content.verdict import shown_path
 from seqattn.runs import RunFolder
 
 if TYPE_CHECKING:
@@ -80,6 +84,7 @@ class LiveModels:
         """
         try:
             _, trained = open_run(folder.path)
+            _check_kinds(trained)
             check_sources_observed(trained)
             size = sum(parameter.nbytes for parameter in trained.model.parameters())
             if self._size + size > MAX_PARAMETER_BYTES:
@@ -97,7 +102,10 @@ class LiveModels:
             self._add_reason(f"The model of {name} is not in this page. {error}")
             return False
         self._size += size
-        run = {"name": name, "seed": trained.config.seed, "best_epoch": trained.epoch}
+        run = {
+            "name": name, "seed": trained.config.seed, "best_epoch": trained.epoch,
+            "path": shown_path(folder.path),
+        }  # fmt: skip
         model["runs"].append(run)
         self.runs.append(PageRun(name, trained))
         self._frames.append((run, epochs, parameters))
@@ -158,6 +166,8 @@ class LiveModels:
         """
         for folder, name in zip(folders, names, strict=True):
             try:
+                if has_symbols(self.runs[0].trained):
+                    return name, symbols_content(folder, notices)
                 sequences = _read_sequences(folder, folders)
             except CheckpointError as error:
                 notices.append(f"The test sequences of {name} cannot be read: {error}")
@@ -197,22 +207,18 @@ class LiveModels:
         raw = live.graph.SerializeToString(deterministic=True)
         layers, heads = attention_shape(trained)
         skip = trained.model.skip
+        skip = trained.model.skip
         model = {
             "graph": base64.b64encode(gzip.compress(raw, 9, mtime=0)).decode(),
             "sha256": hashlib.sha256(raw).hexdigest(),
             "layout": [[name, list(shape)] for name, shape in live.shapes.items()],
-            "steps": spec.target_length,
             "source_length": spec.source_length,
             "fixed_source": None if skip is None else skip.lengths.source,
             "max_length": trained.model.max_length,
             "layers": layers,
             "heads": heads,
             "config": _page_config(trained),
-            "features": list(spec.source_features),
-            "target_features": list(spec.target_features),
-            "scaling": spec.scaling_as_plain(),
-            "loss_scale": spec.target.scale.tolist(),
-            "input": input_form(trained),
+            **(_symbols_content if has_symbols(trained) else _points_content)(trained),
             "runs": [],
         }
         self._position[key] = len(self.models)
@@ -235,6 +241,35 @@ class LiveModels:
     def _add_reason(self, reason: str) -> None:
         if reason not in self.reasons:
             self.reasons.append(reason)
+
+
+def has_symbols(trained: LoadedModel) -> bool:
+    """Return whether the targets of a model are symbols."""
+    return isinstance(trained.spec.target, Tokens)
+
+
+def _points_content(trained: LoadedModel) -> dict[str, Any]:
+    """Return what a page needs of a model whose steps are vectors."""
+    spec = trained.spec
+    return {
+        "steps": spec.target_length,
+        "features": list(spec.source_features),
+        "target_features": list(spec.target_features),
+        "scaling": spec.scaling_as_plain(),
+        "loss_scale": spec.target.scale.tolist(),
+        "input": input_form(trained),
+    }
+
+
+def _symbols_content(trained: LoadedModel) -> dict[str, Any]:
+    """Return what a page needs of a model whose steps are symbols."""
+    source, target = (
+        {key: space.as_plain()[key] for key in ("symbols", "unit", "lowercase")}
+        for space in trained.spec.tokens
+    )
+    return {
+        "steps": longest_output(trained), "source_vocabulary": source, "target_vocabulary": target,
+    }  # fmt: skip
 
 
 def tour_content(
@@ -267,6 +302,16 @@ def tour_content(
     }
 
 
+def _check_kinds(trained: LoadedModel) -> None:
+    """Check that source and target are of the same kind.
+
+    Raises:
+        UsageError: if they are not.
+    """
+    if isinstance(trained.spec.source, Tokens) != isinstance(trained.spec.target, Tokens):
+        raise UsageError("A page cannot show symbols on one side and vectors on the other.")
+
+
 def check_sources_observed(trained: LoadedModel) -> None:
     """Check that the graph normalizes the test sources in the same way as the model.
 
@@ -276,8 +321,9 @@ def check_sources_observed(trained: LoadedModel) -> None:
     Raises:
         UsageError: if a test source has filled cells, or if the data cannot be read.
     """
-    source, _ = trained.spec.vectors
-    if not (source.scaling.instance and trained.fills_missing):
+    if has_symbols(trained) or not (
+        trained.spec.vectors[0].scaling.instance and trained.fills_missing
+    ):
         return
     cause = (
         "With data.normalize: instance, the mean and standard deviation of a source leave out the"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seqattn.config import as_plain
+from seqattn.data.tokens import Tokens
 from seqattn.errors import counted
 
 if TYPE_CHECKING:
@@ -71,6 +72,13 @@ def find_conflict(run: PageRun, others: Sequence[PageRun]) -> str | None:
                     f"its {side} features are {', '.join(ours)}, and those of {other.name} are"
                     f" {', '.join(theirs)}"
                 )
+        for side, own, its in (
+            ("source", spec.source, of_other.source), ("target", spec.target, of_other.target),
+        ):  # fmt: skip
+            if isinstance(own, Tokens) and (
+                own.needed_by_weights(side) != its.needed_by_weights(side)
+            ):
+                return f"the vocabulary of its {side} differs from that of {other.name}"
         for feature, unit in spec.units.items():
             known = of_other.units.get(feature, unit)
             if known != unit:

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,15 @@ from seqattn.errors import CheckpointError, ConfigError, DataError, counted
 from seqattn.report.content.examples import attention_history_content, examples_content
 from seqattn.report.content.live import LiveModels, tour_content
 from seqattn.report.content.questions import ask
+from seqattn.report.content.symbols import is_of_symbols, summary_of_symbols, symbols_content
 from seqattn.report.content.task import describe_outside, describe_row, describe_task_of
 from seqattn.report.content.verdict import (
     Need,
     command_for_history,
     commands_for_other_model,
     describe_need,
+    shown_command,
+    shown_path,
 )
 from seqattn.runs import EpochRecord, RunFolder, check_summary
 
@@ -56,25 +60,34 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
     content: dict[str, Any] = {
         "kind": "run",
         "name": folder.path.name,
-        "path": str(folder.path),
+        "path": shown_path(folder.path),
         "seed": None if summary is None else summary["seed"],
         "task": describe_task_of(folder, config),
         "config": rows,
         "environment": _environment_rows(environment),
-        "command": environment.get("command")
-        or shlex.join(
-            ["seqattn", "train", str(folder.config), "--name", f"{folder.path.name}-again"]
+        "command": shown_command(
+            environment.get("command")
+            or shlex.join(
+                ["seqattn", "train", str(folder.config), "--name", f"{folder.path.name}-again"]
+            )
         ),
         "command_label": "Trained by" if environment.get("command") else "Train it again",
         "curves": _curves(history, summary),
-        "summary": None if summary is None else _summary_content(summary),
+        "summary": None,
+        "symbols": None,
+        "loss_name": "mean squared error" if summary is None else summary["loss_name"],
         "notices": notices,
         "doctor": [],
         "doctor_summary": "",
         "unit": "",
     }
     if summary is not None:
-        content |= _results(folder, summary, notices)
+        has_symbols = is_of_symbols(folder)
+        if has_symbols:
+            content["symbols"] = summary_of_symbols(summary)
+        else:
+            content["summary"] = _summary_content(summary)
+            content |= _results(folder, summary, notices)
         need = None
         if examine:
             diagnosis, need = _diagnosis(folder, notices)
@@ -84,7 +97,9 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
             models.add(folder, folder.path.name)
             content["live"] = models.content(notices)
             notices.extend(models.reasons)
-            if content["live"]:
+            if content["live"] and has_symbols:
+                content["live"] |= symbols_content(folder, notices)
+            elif content["live"]:
                 content["live"]["tour"] = tour_content(
                     content.get("start"), need, [] if need is None else need.conclusion,
                     commands_for_other_model(folder, config), command_for_history(folder, config),
@@ -187,6 +202,8 @@ def _config_rows(folder: RunFolder, notices: list[str]) -> tuple[Config | None, 
     for path, value in leaves(as_plain(config)):
         key = ".".join(path)
         origin = "" if known is None else str(known.get(key, "default"))
+        if origin.startswith("/"):  # a file and a line
+            origin = shown_path(Path(origin))
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         rows.append([key, text, origin])
     return config, rows

@@ -130,6 +130,15 @@ def plugin_words(config: Config | None) -> list[str]:
     return [word for name in names for word in ("--plugin", name)]
 
 
+def shown_command(command: str) -> str:
+    """Return a command without absolute paths; see `shown_path`."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # it was not written by a shell
+        return command
+    return shlex.join(shown_path(Path(word)) if word.startswith("/") else word for word in words)
+
+
 def shown_path(path: Path) -> str:
     """Return a path as a page shows it. An absolute path may reveal the user's folders, so the page
     shows only its part below the working directory, or only its last part."""

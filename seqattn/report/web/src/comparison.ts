@@ -76,7 +76,7 @@ function drawSeeds(content: ComparisonContent, now: Selection): void {
   const { shapes, annotations } = referenceLines(axis, losses);
   draw("seeds", seedTraces(variants, now), {
     shapes: [...medianShapes(variants, axis), ...shapes], annotations, hovermode: "closest",
-    yaxis: { title: { text: `test loss, mean squared error${content.unit}` }, ...axis.axis },
+    yaxis: { title: { text: `test loss, ${content.loss_name ?? "mean squared error"}${content.unit}` }, ...axis.axis },
     xaxis: variantAxis(variants),
   });
   showNote(axis.note);
@@ -84,10 +84,11 @@ function drawSeeds(content: ComparisonContent, now: Selection): void {
 
 function describeChosen(point: SeedPoint, path: string): void {
   const words = `Test loss ${formatNumber(point.loss)} free running, ${formatNumber(point.forced)} teacher-forced; best epoch ${point.best_epoch}; it ${point.beats ? "beats" : "does not beat"} the best parameter-free baseline. `;
-  const link = textElement("a", point.page ? "Open the page of the run" : "Open the folder of the run");
-  link.href = point.link.split("/").map(encodeURIComponent).join("/") + (point.page ? "/report.html" : "/");
+  // A page that was sent to somebody has no folders beside it.
+  const link = textElement("a", "Open the page of the run");
+  link.href = `${point.link.split("/").map(encodeURIComponent).join("/")}/report.html`;
   const command = textElement("code", `seqattn report ${path}/${point.path}`);
-  byId("chosen-words").replaceChildren(words, link, ...(point.page ? [] : [", or write the page: ", command]));
+  byId("chosen-words").replaceChildren(words, ...(point.page ? [link] : ["Write its page: ", command]));
 }
 
 function drawChosenCurve({ curve }: SeedPoint): void {

@@ -99,6 +99,8 @@ export interface RunContent extends Partial<Results> {
   /** The folder that was given to `seqattn report`. */
   path?: string;
   unit: string;
+  /** The name of the loss; absent in pages of earlier versions. */
+  loss_name?: string;
   curves: Curves;
   attention_history?: AttentionHistory | null;
   live?: LiveContent | null;
@@ -138,6 +140,8 @@ export interface ComparisonContent {
   kind: "comparison";
   name: string;
   unit: string;
+  /** The name of the loss; absent in pages of earlier versions. */
+  loss_name?: string;
   path: string;
   variants: Variant[];
   references: [name: string, loss: number][];

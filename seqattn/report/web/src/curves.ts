@@ -47,14 +47,14 @@ function referenceLines(curves: Curves, axis: LossAxis): { shapes: PlotValues[];
   return { shapes, annotations };
 }
 
-export function showCurves(curves: Curves, unit: string): void {
+export function showCurves(curves: Curves, loss: string, unit: string): void {
   const losses = [...curves.training, ...curves.validation, ...curves.teacher_forced];
   const drawLosses = (): void => {
     const axis = lossAxis(selectById("scale").value === "log", losses, referencesOf(curves));
     draw("loss", lossTraces(curves), {
       margin: { l: 50, r: 15, t: TOP_MARGIN, b: 45 }, hovermode: "x unified", ...referenceLines(curves, axis), legend: { orientation: "h", y: -0.18 },
       xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
-      yaxis: { title: { text: `mean squared error${unit}` }, ...axis.axis },
+      yaxis: { title: { text: `${loss}${unit}` }, ...axis.axis },
     });
     showNote(axis.note);
   };

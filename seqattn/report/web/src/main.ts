@@ -7,9 +7,10 @@ import { byId, textElement } from "./dom";
 import { showExplorer } from "./explorer/explorer";
 import { showHistory } from "./history";
 import { markWorst, showErrors } from "./errors";
-import type { LiveExplorer } from "./live/explorer";
+import { LiveExplorer } from "./live/explorer";
 import { showGlossary } from "./live/glossary";
 import { showLive } from "./live/live";
+import type { WordExplorer } from "./words/explorer";
 import { loadPlotly, nextTask, waitForPause } from "./load_plotly";
 import { followTheme } from "./plots";
 
@@ -22,17 +23,17 @@ function listParts(): void {
 }
 
 /** Show the explorer of a run. If the page contains the model, show the live explorer, otherwise the explorer of the test sequences. */
-async function showRun(content: RunContent, live: LiveExplorer | null): Promise<void> {
-  showCurves(content.curves, content.unit);
+async function showRun(content: RunContent, live: LiveExplorer | WordExplorer | null): Promise<void> {
+  showCurves(content.curves, content.loss_name ?? "mean squared error", content.unit);
   await nextTask();
-  if (live && hasResults(content)) {
+  if (live instanceof LiveExplorer && hasResults(content)) {
     showErrors(content, {
       section: "live",
       chooseExample: (example) => { live.chooseExample(example); },
       chooseStep: (step) => { live.chooseStep(step); },
     });
     live.onAnswer(({ state }) => { markWorst(state.example ?? -1); });
-  } else if (hasResults(content)) await showExplorer(content);
+  } else if (!live && hasResults(content)) await showExplorer(content);
   await nextTask();
   if (content.attention_history) await showHistory(content.attention_history);
 }

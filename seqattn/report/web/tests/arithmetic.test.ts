@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Stage, StepInput } from "../src/live/arithmetic";
+import { PointKind } from "../src/live/point_arithmetic";
 import { describeCell, explainStep, shownRows } from "../src/live/arithmetic";
 import { formatCell, printed } from "../src/live/arithmetic/record";
 import type { AttentionConfig, LiveModelContent, ModelConfig } from "../src/live/content";
@@ -26,19 +27,22 @@ function stepOf({ attention = { score: "dot" }, config = {}, scaling = {}, param
   const none = { shift: [0], scale: [1] };
   const all: Record<string, Numbers> = { "output.weight": [[1, 2, 3, 4]], "output.bias": [0.5], ...parameters };
   const twice = <T>(x: T): T[] => [x, x];
-  return {
-    content: {
+  const source = [[2], [6], [4]];
+  const forecast = twice([3.5]);
+  const content = {
       layers: 1, heads: 1, features: ["x"], target_features: ["x"], config: { kind: "recurrent", context: "output", attention, ...config },
       scaling: { source: none, target: none, relative: false, instance: false, ...scaling },
-    } as unknown as LiveModelContent,
+    } as unknown as LiveModelContent;
+  return {
+    content, kind: new PointKind({ content, source, forecast }),
     answer: {
-      forecast: twice([3.5]), weights: [[weights]], maps: {},
+      weights: [[weights]], maps: {},
       trace: {
         states: STATES, keys: [[keys]], values: [[STATES]], query: [twice(QUERY)], scores: [[twice(scores)]], context: [[twice([0, 1.5371])]],
         readout: twice([0, 1.5371, 0.5, 1]), input: twice([4]), output: twice([9]),
       },
     },
-    source: [[2], [6], [4]], step, layer: 0, head: 0, isForced, parameter: (name) => all[name],
+    step, layer: 0, head: 0, isForced, parameter: (name) => all[name],
   };
 }
 

@@ -1,5 +1,5 @@
 import { describe as group, expect, it } from "vitest";
-import { describeEpochs } from "../src/live/controls";
+import { describeEpochs } from "../src/live/shared_controls";
 import { isIndex } from "../src/live/force";
 import type { Answer } from "../src/live/model";
 import { checkAnswer, checkValues, chooseOutputs } from "../src/live/model";
@@ -15,7 +15,7 @@ function shown(name: string, forecast: number[][], scale: number[]): Shown {
 
 function scene(...models: Shown[]): Scene {
   const state: ExplorerState = { example: 0, source: [[0], [1]], truth: [[1], [2]], isChanged: false, subjects: [], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 0, isRelative: false };
-  return { state, current: state, shown: models, features: ["x"], targetFeatures: ["x"], axisNames: {}, plane: false, hasTrace: false, alignment: [], hasAlignment: false, times: [], canForce: true, trainedLength: 2 };
+  return { state, current: state, shown: models, features: ["x"], targetFeatures: ["x"], units: {}, axisNames: {}, plane: false, hasTrace: false, alignment: [], hasAlignment: false, times: [], canForce: true, trainedLength: 2 };
 }
 
 group("a source that is longer than every training source", () => {
@@ -30,10 +30,20 @@ group("a source that is longer than every training source", () => {
 group("the errors of two models", () => {
   it("are in the scale of each model", () => {
     const text = describe(scene(shown("a", [[1], [4]], [1]), shown("b", [[1], [4]], [10])));
-    expect(text).toContain("a: Mean squared error of the sequence 2.00.");
-    expect(text).toContain("b: Mean squared error of the sequence 0.0200.");
+    expect(text).toContain("a: Mean squared error of the sequence: 2.00.");
+    expect(text).toContain("b: Mean squared error of the sequence: 0.0200 in scaled units (2.00 in units of the data).");
     expect(text).toContain("cannot be compared");
     expect(describe(scene(shown("a", [[1], [4]], [1]), shown("b", [[1], [4]], [1])))).not.toContain("cannot be compared");
+  });
+});
+
+group("numbers", () => {
+  it("have the unit of the feature", () => {
+    const found = scene(shown("a", [[1], [4]], [10]));
+    found.units = { x: "ppmv" };
+    const text = describe(found);
+    expect(text).toContain("Forecast: x 1.00 ppmv (truth 1.00).");
+    expect(text).toContain("0.0200 in scaled units (2.00 ppmv\u00b2).");
   });
 });
 

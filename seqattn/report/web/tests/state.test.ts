@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { ExplorerState, Limits } from "../src/live/state";
+import type { ExplorerState, PointLimits } from "../src/live/state";
 import { distinct, fromFragment, pageKey, toFragment, withFirst } from "../src/live/state";
 import { ForcedRows } from "../src/live/weights";
 
-const LIMITS: Limits = { page: "key", examples: [2, 3], features: 2, runs: [[[0, 20]], [[20]]], fixed: null, longest: null, steps: 2, layers: 1, heads: 1 };
+const LIMITS: PointLimits = { page: "key", examples: [2, 3], features: 2, runs: [[[0, 20]], [[20]]], fixed: null, longest: null, steps: 2, layers: 1, heads: 1 };
 
 function state(more: Partial<ExplorerState> = {}): ExplorerState {
   return { example: 0, source: [[0, 1], [0.1, 1 / 3]], truth: null, isChanged: true, subjects: [{ model: 0, run: 0, epoch: 20 }], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 1, point: 0, isRelative: false, ...more };

@@ -1,10 +1,8 @@
 // The arithmetic of one decoder step as tables: the chain that `seqattn explain` prints, with the page's current numbers.
-import { addDecoderInput } from "./arithmetic/context";
 import { addFastWeights } from "./arithmetic/fast_weights";
 import type { Stage, Vector } from "./arithmetic/record";
 import { DECIMALS, formatCell } from "./arithmetic/record";
 import { addRecurrent } from "./arithmetic/recurrent";
-import { addForecast, addSkip, addSource } from "./arithmetic/scaling";
 import type { StepInput } from "./arithmetic/step";
 import { AttentionStep } from "./arithmetic/step";
 import { addTransformer } from "./arithmetic/transformer";
@@ -15,7 +13,7 @@ export type { StepInput } from "./arithmetic/step";
 /** Rows of source points that a table shows at most. */
 export const MAX_POINTS = 8;
 
-/** Explain one step: stages from the source to the forecast, in units of the data.
+/** Explain one step: stages from the source to what the step writes.
  *
  * Each stage is computed from the printed numbers of the stages above it, as in seqattn/analysis/explanation.
  * The stages of the scaling, and the last output of a Transformer, are on the page only.
@@ -25,17 +23,16 @@ export const MAX_POINTS = 8;
 export function explainStep(input: StepInput): Stage[] {
   if (input.content.layers === 0) throw new Error("This model has no attention.");
   const step = new AttentionStep(input);
-  addSource(step);
+  const { kind } = input;
+  kind.addSource(step);
   let output: Vector | null = null;
   if (input.content.config.kind === "recurrent") output = addRecurrent(step);
   else if (input.content.config.kind === "fast_weights") output = addFastWeights(step);
   else {
-    addDecoderInput(step);
+    kind.addDecoderInput(step);
     addTransformer(step);
   }
-  if (input.content.config.skip === "linear") output = addSkip(step, output);
-  output ??= step.record.addRow("Predicted point", "from the layers that follow", "y", step.trace("output")[input.step], { columns: input.content.target_features, isByModel: true });
-  addForecast(step, output);
+  kind.addResult(step, output);
   return step.record.stages;
 }
 

@@ -2,12 +2,11 @@
 import { byId, textElement } from "../dom";
 import { messageOf } from "../format";
 import { formatCell } from "./arithmetic/record";
-import type { Ref, Stage } from "./arithmetic";
+import type { Ref, Stage, StepInput } from "./arithmetic";
 import { describeCell, explainStep, MAX_POINTS, shownRows } from "./arithmetic";
-import type { LiveExplorer } from "./explorer";
+import type { AnyExplorer } from "./explorer_base";
 import type { Numbers } from "./model";
-import type { Scene } from "./scene";
-import { pointNames } from "./scene";
+import type { BaseScene } from "./scene";
 
 const HINT = "Move over a number, or choose one with Tab and the arrow keys: this line shows where it comes from.";
 const KEYS: Readonly<Record<string, readonly [rows: number, columns: number] | undefined>> = {
@@ -25,6 +24,17 @@ interface Table {
 const key = (row: number, column: number): string => `${row}/${column}`;
 const hasOwn = (stage: Stage): boolean => stage.own !== null && stage.ownAs !== "origin";
 
+/** What the panel needs of an explorer of one kind. */
+export interface ArithmeticSource {
+  /** Return what the stages start from.
+   *
+   * @param parameter - returns a parameter of the first model.
+   */
+  input: (parameter: (name: string) => Numbers | undefined) => StepInput;
+  /** The name of the chosen step. */
+  name: () => string;
+}
+
 class ArithmeticPanel {
   private readonly details = byId("live-arithmetic") as HTMLDetailsElement;
   private readonly place = byId("live-arithmetic-stages");
@@ -38,7 +48,7 @@ class ArithmeticPanel {
   private readonly parameters = new Map<string, Numbers | undefined>();
   private parametersOf = "";
 
-  constructor(private readonly explorer: LiveExplorer) {
+  constructor(private readonly explorer: AnyExplorer, private readonly source: ArithmeticSource) {
     explorer.needsTrace = () => this.details.open;
     this.details.addEventListener("toggle", () => { this.show(); });
     this.place.addEventListener("pointerover", (event) => { this.choose(this.find(event.target)); });
@@ -68,7 +78,7 @@ class ArithmeticPanel {
     const title = byId("live-arithmetic-title");
     try {
       const rows = this.explain(scene);
-      title.textContent = describeStep(this.explorer, scene, rows);
+      title.textContent = describeStep(this.explorer, this.source.name(), rows);
     } catch (error) {
       this.place.replaceChildren();
       [this.stages, this.tables, this.form] = [[], [], ""];
@@ -78,8 +88,7 @@ class ArithmeticPanel {
   }
 
   /** Show the stages, and return the shown rows of the weights and their count. */
-  private explain(scene: Scene): { shown: number; count: number } {
-    const { state, shown: [{ answer }] } = scene;
+  private explain({ state }: BaseScene): { shown: number; count: number } {
     const [{ model, run, epoch }] = state.subjects;
     if (state.kind === "encoder_self") throw new Error("The arithmetic is that of the attention to the source. Choose that attention to see it.");
     const live = this.explorer.models[model];
@@ -90,9 +99,7 @@ class ArithmeticPanel {
       if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
       return this.parameters.get(name);
     };
-    const { step, layer, head, source } = state;
-    const isForced = this.explorer.canForce && state.force.get(step + 1, layer, head) !== undefined;
-    this.stages = explainStep({ content: live.content, answer, source, step, layer, head, isForced, parameter });
+    this.stages = explainStep(this.source.input(parameter));
     const weights = this.stages.find(({ name }) => name === "Weights" || name === "Strengths")!.numbers.map((row) => row[row.length - 1]);
     const rows = shownRows(weights);
     this.render(rows);
@@ -245,18 +252,19 @@ function ownCell(line: HTMLTableRowElement): HTMLTableCellElement {
 }
 
 /** Describe what the tables show. */
-function describeStep({ first: { layers, heads } }: LiveExplorer, { state, shown: all }: Scene, { shown, count }: { shown: number; count: number }): string {
-  const places = [pointNames({ kind: "cross", source: state.source }).row(state.step)];
-  if (layers > 1) places.push(`layer ${state.layer}`);
-  if (heads > 1) places.push(`head ${state.head}`);
+function describeStep({ first: { layers, heads }, state, scene }: AnyExplorer, name: string, { shown, count }: { shown: number; count: number }): string {
+  const all = scene!.shown;
+  const places = [name];
+  if (layers > 1) places.push(`layer ${state.layer + 1}`);
+  if (heads > 1) places.push(`head ${state.head + 1}`);
   if (all.length > 1) places.push(all[0].name);
   let text = `Attention to the source: ${places.join(", ")}. Each number is computed from the rounded numbers above it; "not rounded" marks the same numbers as the model computes them, without rounding in between.`;
-  if (shown < count) text += ` The tables show the ${shown} of ${count} points with the largest weights; sums run over all of them.`;
+  if (shown < count) text += ` The tables show the ${shown} of ${count} source steps with the largest weights; sums run over all of them.`;
   return text;
 }
 
 /** Show the arithmetic of the chosen step after each answer. */
-export function addArithmetic(explorer: LiveExplorer): void {
-  const panel = new ArithmeticPanel(explorer);
+export function addArithmetic(explorer: AnyExplorer, source: ArithmeticSource): void {
+  const panel = new ArithmeticPanel(explorer, source);
   explorer.onAnswer(() => { panel.follow(); });
 }

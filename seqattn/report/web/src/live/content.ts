@@ -5,6 +5,8 @@ export interface LiveRun {
   name: string;
   seed: number;
   best_epoch: number;
+  /** The run folder below the folder in which the page was written, or its name. Absent in pages of earlier versions. */
+  path?: string;
   /** Epochs whose parameters the page has, in ascending order; 0 is before the training. */
   epochs: number[];
   /** The number of epochs whose parameters the training recorded, with the best one. */
@@ -50,13 +52,14 @@ export interface InputForm {
   settings: string[];
 }
 
-export interface LiveModelContent {
+/** An ONNX graph with the parameters of its runs. */
+export interface GraphContent {
   /** The ONNX graph: gzip, base64. */
   graph: string;
   sha256: string;
   /** Name and shape of each parameter, in the order of the flat vector. */
   layout: [name: string, shape: number[]][];
-  /** Target length of the training. */
+  /** The number of decoder steps of the page: the target length of the training, or the longest output. */
   steps: number;
   source_length: number;
   /** The only source length that the model accepts; null: any. */
@@ -67,13 +70,41 @@ export interface LiveModelContent {
   layers: number;
   heads: number;
   config: ModelConfig;
+  runs: LiveRun[];
+}
+
+/** A model whose steps are vectors. */
+export interface LiveModelContent extends GraphContent {
   features: string[];
   target_features: string[];
   scaling: { source: Scaler; target: Scaler; relative: boolean; instance: boolean };
   loss_scale: number[];
   /** Absent in pages of earlier versions: that of generated sequences. */
   input?: InputForm;
-  runs: LiveRun[];
+}
+
+/** The symbols of one side; see seqattn/data/tokens.py. */
+export interface VocabularyContent {
+  /** All symbols by number; the first four are reserved. */
+  symbols: string[];
+  unit: "character" | "word" | "bpe" | "symbol";
+  lowercase: boolean;
+}
+
+/** A model whose source and target are symbols. */
+export interface WordModelContent extends GraphContent {
+  source_vocabulary: VocabularyContent;
+  target_vocabulary: VocabularyContent;
+}
+
+/** Test sequences of symbols, as numbers of the vocabularies. */
+export interface WordExamples {
+  ids: string[];
+  sources: number[][];
+  /** With the end of the sequence. */
+  targets: number[][];
+  /** The known links of each sequence: target step, source step, and 1 if the link is sure; null if none are known. */
+  links: [target: number, source: number, sure: number][][] | null;
 }
 
 /** What the tour shows of the data of the page; see seqattn/report/content/verdict.py. */
@@ -93,7 +124,9 @@ export interface TourContent {
 export interface LiveContent {
   /** Absent in pages of earlier versions. */
   tour?: TourContent;
-  models: LiveModelContent[];
+  models: LiveModelContent[] | WordModelContent[];
+  /** The sequences of symbols to start from; absent if the steps are vectors. */
+  words?: WordExamples;
   /** Whether all models are shown at once from the beginning. */
   side_by_side?: boolean;
   /** The sequences to start from, on a page that has no others. */

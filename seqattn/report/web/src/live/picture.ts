@@ -4,6 +4,7 @@ import { svg } from "./svg";
 
 const MARGIN = 16;
 const GAP = 24;
+const MIN_WIDTH = 420;
 const LINE = 20;
 const FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 const PIXELS = 2;
@@ -68,14 +69,15 @@ function legend(names: readonly Named[], fill: string, y: number): SVGElement[] 
  * @param title - the first line.
  * @param text - what the picture shows.
  * @param names - the models, if there are several.
- * @param path - the path.
+ * @param path - the picture on the left; null for none.
  * @param maps - the heatmaps, one below the other; none for a model without attention.
  */
-export function compose(title: string, text: string, names: readonly Named[], path: SVGSVGElement, maps: readonly Part[]): SVGSVGElement {
+export function compose(title: string, text: string, names: readonly Named[], path: SVGSVGElement | null, maps: readonly Part[]): SVGSVGElement {
   const { ground, ink, soft } = theme();
-  const left = sizeOf(path);
+  const left = path ? sizeOf(path) : { width: 0, height: 0 };
+  const start = MARGIN + (path ? left.width + GAP : 0);
   const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
-  const width = 2 * MARGIN + left.width + (right ? GAP + right : 0);
+  const width = Math.max(MIN_WIDTH, start + right + MARGIN - (right ? 0 : GAP));
   const words = (content: string, x: number, y: number, size: number, fill: string, weight = 400): SVGElement => svg("text", { x, y, "font-size": size, "font-weight": weight, fill }, content);
   const root = svg("svg", { "font-family": FONT });
   const lines = wrap(text, Math.floor((width - 2 * MARGIN) / CHARACTER));
@@ -84,10 +86,10 @@ export function compose(title: string, text: string, names: readonly Named[], pa
   const column: SVGElement[] = [];
   for (const { picture, caption } of maps) {
     if (caption) {
-      column.push(words(caption, MARGIN + left.width + GAP, bottom + 14, 13, soft));
+      column.push(words(caption, start, bottom + 14, 13, soft));
       bottom += LINE;
     }
-    column.push(copy(picture, MARGIN + left.width + GAP, bottom));
+    column.push(copy(picture, start, bottom));
     bottom += sizeOf(picture).height;
   }
   const height = Math.max(top + left.height, bottom) + MARGIN;
@@ -97,7 +99,7 @@ export function compose(title: string, text: string, names: readonly Named[], pa
     words(title, MARGIN, MARGIN + 16, 18, ink, 600),
     ...lines.map((line, k) => words(line, MARGIN, MARGIN + 24 + (k + 0.8) * LINE, 13, soft)),
     ...legend(names, ink, MARGIN + 24 + (lines.length + 0.8) * LINE),
-    copy(path, MARGIN, top), ...column,
+    ...(path ? [copy(path, MARGIN, top)] : []), ...column,
   );
   return root;
 }

@@ -62,6 +62,11 @@ async function load(): Promise<Runtime> {
   }
 }
 
+/** Return a tensor of 64-bit integers as numbers. They are numbers of symbols, which are small. */
+function toNumbers({ type, data, dims }: ModelTensor): ModelTensor {
+  return data instanceof BigInt64Array ? { type: "float64", data: Float64Array.from(data, Number), dims } : { type, data, dims };
+}
+
 /** Load ONNX Runtime once.
  *
  * @throws RuntimeError - the page has no intact runtime, or the browser cannot run it.
@@ -95,7 +100,7 @@ export async function createSession(graphBytes: Uint8Array): Promise<Session> {
     const feeds: Record<string, Ort.Tensor> = {};
     for (const [name, { type, data, dims }] of Object.entries(inputs)) feeds[name] = new ort.Tensor(type, data, dims);
     const found = await session.run(feeds, outputs);
-    return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, { type, data, dims } as ModelTensor]));
+    return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, toNumbers({ type, data, dims } as ModelTensor)]));
   };
   return {
     inputNames: session.inputNames,

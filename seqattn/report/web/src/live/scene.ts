@@ -3,50 +3,61 @@ import type { AttentionKind, WeightMeaning } from "../content";
 import { largestChange } from "./loss";
 import type { MatrixView, WeightScale } from "./matrix";
 import { weightScale } from "./matrix";
-import type { Answer } from "./model";
-import type { ExplorerState } from "./state";
+import type { Answer, Attended } from "./model";
+import type { ExplorerState, ViewState } from "./state";
 
-/** The answer of one model, and its name and colour on the page. */
-export interface Shown {
+/** The attention of one model, and its name and colour on the page. */
+export interface ShownAttention<Answered extends Attended> {
   name: string;
   colour: string;
-  answer: Answer;
+  answer: Answered;
   /** The model's answer without forced weights; equal to `answer` if none are forced. */
-  own: Answer;
+  own: Answered;
   /** What the weights of this model mean. */
   meaning: WeightMeaning;
+}
+
+/** The answer of one model of points. */
+export interface Shown extends ShownAttention<Answer> {
   /** The divisor of each target feature in the loss of this model. */
   scale: readonly number[];
 }
 
-export interface Scene {
+/** What the pictures of an explorer show, for points and symbols alike. */
+export interface BaseScene<State extends ViewState = ViewState> {
   /** The state that was answered. */
-  state: ExplorerState;
+  state: State;
+  /** One to four models; the first is the one whose weights and arithmetic are shown. */
+  shown: ShownAttention<Attended>[];
+  /** Whether the first answer has the intermediate results of the arithmetic. */
+  hasTrace: boolean;
+  canForce: boolean;
+}
+
+export interface Scene extends BaseScene<ExplorerState> {
   /** The state of the explorer, which may have changed since. */
   current: ExplorerState;
-  /** One to four models; the first is the one whose weights and arithmetic are shown. */
   shown: Shown[];
   features: string[];
   targetFeatures: string[];
+  /** The unit of each feature that has one. */
+  units: Partial<Record<string, string>>;
   /** Feature -> name with its unit. */
   axisNames: Record<string, string>;
   /** Whether the path is drawn in the plane of two features. */
   plane: boolean;
-  /** Whether the first answer has the intermediate results of the arithmetic. */
-  hasTrace: boolean;
   /** The true source step of each target step; -1 where there is none; empty if unknown. */
   alignment: number[];
   /** Whether the task has true source steps, so that target steps are counted from 1. */
   hasAlignment: boolean;
   /** The names of the times of the steps; empty if they are unknown, or if points were added or removed. */
   times: string[];
-  canForce: boolean;
   /** The length of the longest training source: that of the shown model with the shortest one. */
   trainedLength: number;
 }
 
 /** Return the weights [step][attended point] of a kind, layer and head; empty if the answer has none. */
-export function weightsOf(answer: Answer, kind: AttentionKind, layer: number, head: number): number[][] {
+export function weightsOf(answer: Attended, kind: AttentionKind, layer: number, head: number): number[][] {
   return answer.maps[kind]?.[layer]?.[head] ?? [];
 }
 
@@ -67,11 +78,11 @@ export function pointNames({ kind, source }: Pick<ExplorerState, "kind" | "sourc
 export const isKnockedOut = (row: readonly number[]): boolean => row.length > 0 && row.every((weight) => weight === 0);
 
 /** Return whether the reader forced the weights of a step in the shown layer and head of the first model. */
-export const isForced = ({ state: { kind, force, layer, head }, canForce }: Pick<Scene, "state" | "canForce">, step: number): boolean =>
+export const isForced = ({ state: { kind, force, layer, head }, canForce }: Pick<BaseScene, "state" | "canForce">, step: number): boolean =>
   canForce && kind === "cross" && force.get(step + 1, layer, head) !== undefined;
 
 /** Return the scale of the colours of one model's weights, which all pictures share. */
-export function scaleOf({ state: { kind, layer, head, isRelative } }: Pick<Scene, "state">, { answer, meaning }: Pick<Shown, "answer" | "meaning">): WeightScale {
+export function scaleOf({ state: { kind, layer, head, isRelative } }: Pick<BaseScene, "state">, { answer, meaning }: Pick<ShownAttention<Attended>, "answer" | "meaning">): WeightScale {
   return weightScale(weightsOf(answer, kind, layer, head), meaning, isRelative);
 }
 

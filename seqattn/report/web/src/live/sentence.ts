@@ -18,6 +18,22 @@ function describeSource({ state: { source, isChanged }, trainedLength }: Scene):
   return longer + (isChanged ? " The source was changed, so the true continuation is unknown." : "");
 }
 
+/** Return a mean squared error with its unit: scaled units, the square of a unit, or both. */
+function errorText(loss: number, { units, targetFeatures }: Scene, scale: readonly number[]): string {
+  const unit = targetFeatures.length === 1 ? units[targetFeatures[0]] : undefined;
+  const squared = (value: number): string => `${formatNumber(value)} ${unit ?? ""}${unit === undefined ? "" : "\u00b2"}`.trim();
+  if (scale.every((each) => each === 1)) return squared(loss);
+  const own = targetFeatures.length === 1 ? ` (${squared(loss * scale[0] ** 2)}${unit === undefined ? " in units of the data" : ""})` : "";
+  return `${formatNumber(loss)} in scaled units${own}`;
+}
+
+/** Return the unit of all target features with a space before it; "" if they have several or none. */
+function commonUnit({ units, targetFeatures }: Scene): string {
+  const found = new Set(targetFeatures.map((name) => units[name]));
+  const [unit] = found;
+  return found.size === 1 && unit !== undefined ? ` ${unit}` : "";
+}
+
 /** Describe the chosen step of the first model, and the error of the sequence of each model. */
 export function describe(scene: Scene): string {
   const { state, shown, targetFeatures } = scene;
@@ -34,17 +50,18 @@ export function describe(scene: Scene): string {
     const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
       const truth = state.truth?.[state.step]?.[g];
       const known = truth !== undefined && Number.isFinite(truth) ? ` (truth ${formatValue(truth, 1)})` : "";
-      return `${name} ${formatValue(answer.forecast[state.step][g], 1)}${known}`;
+      const unit = scene.units[name] ;
+      return `${name} ${formatValue(answer.forecast[state.step][g], 1)}${unit === undefined ? "" : ` ${unit}`}${known}`;
     });
     text += ` Forecast: ${values.join(", ")}.`;
   }
   for (const { name, answer: forced, own, scale } of shown) {
     const label = shown.length > 1 ? ` ${name}:` : "";
     const loss = meanSquaredError(forced.forecast, state.truth, scale);
-    if (loss !== null) text += `${label} Mean squared error of the sequence ${formatNumber(loss)}.`;
+    if (loss !== null) text += `${label} Mean squared error of the sequence: ${errorText(loss, scene, scale)}.`;
     if (forced !== own) {
       const before = meanSquaredError(own.forecast, state.truth, scale);
-      text += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${before === null ? "" : `; with its own weights the error is ${formatNumber(before)}`}.`;
+      text += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${commonUnit(scene)}${before === null ? "" : `; with its own weights the error is ${errorText(before, scene, scale)}`}.`;
     }
   }
   if (state.truth && hasOwnScales(shown)) text += " The errors are in the scaled units of each model, so they cannot be compared.";

@@ -1,16 +1,37 @@
-// Links, pictures and files of what the live explorer shows.
-import type { Content } from "../content";
+// Links, pictures and files of what an explorer shows.
 import { byId, textElement } from "../dom";
 import { messageOf } from "../format";
-import { command, GENERATED_FORM, INPUT_FILE, quote, toCsv, toWeightsFile, WEIGHTS_FILE } from "./csv";
-import type { InputForm } from "./content";
-import type { LiveExplorer } from "./explorer";
-import type { ForcedRow } from "./force";
+import type { AnyExplorer } from "./explorer_base";
 import { compose, toPng, toSvgText } from "./picture";
-import type { Scene } from "./scene";
 
+/** Stands for the folder of a run in a command. */
 const PLACEHOLDER = "RUN";
-const LEGEND = "Circles: source points. Diamonds: forecast. Crosses: true continuation, if it is known. Dashed, without crosses: the forecast with the model's own weights.";
+
+/** A file that the reader can save. */
+interface ShareFile {
+  id: string;
+  /** The text of its button. */
+  button: string;
+  name: string;
+  type: string;
+  content: () => string;
+  isEnabled: () => boolean;
+}
+
+/** What an explorer of one kind shares. */
+export interface Shared {
+  files: readonly ShareFile[];
+  /** Return the command that repeats the answer, given the folder of the run. */
+  command: (run: string) => string;
+  /** Say what the command does and needs. */
+  explain: () => string;
+  /** The name of the source. */
+  sourceName: () => string;
+  /** What the marks of the pictures mean. */
+  legend: string;
+  /** The picture on the left; null if there is none. */
+  picture: () => SVGSVGElement | null;
+}
 
 /** Offer a file for download. */
 function save(name: string, content: Blob): void {
@@ -21,26 +42,25 @@ function save(name: string, content: Blob): void {
   setTimeout(() => { URL.revokeObjectURL(link.href); }, 60_000);
 }
 
-/** The part of the explorer that shares and saves what is shown. */
+/** The part of the page that shares and saves what is shown. */
 export class Share {
   private readonly note = textElement("p", "");
   private readonly command = textElement("code", "");
   private readonly explanation = textElement("p", "");
   private readonly field = document.createElement("input");
   private readonly fieldLabel = textElement("label", "Link ");
-  private readonly weightsButton: HTMLButtonElement;
+  private readonly fileButtons: HTMLButtonElement[];
 
-  constructor(private readonly explorer: LiveExplorer, private readonly content: Content) {
+  constructor(private readonly explorer: AnyExplorer, private readonly shared: Shared) {
     const buttons = document.createElement("div");
     buttons.className = "controls";
+    this.fileButtons = shared.files.map(({ id, button, name, type, content: write }) => this.button(id, button, () => { save(name, new Blob([write()], { type })); }));
     buttons.append(
       this.button("live-copy", "Copy link", () => this.copyLink()),
       this.button("live-save-svg", "Save picture (SVG)", () => { this.savePicture(); }),
       this.button("live-save-png", "Save picture (PNG)", () => this.savePng()),
-      this.button("live-save-csv", "Save input as CSV", () => { this.saveInput(); }),
+      ...this.fileButtons,
     );
-    this.weightsButton = this.button("live-save-weights", "Save forced weights", () => { this.saveWeights(); });
-    buttons.append(this.weightsButton);
     this.field.readOnly = true;
     this.field.id = "live-link";
     this.fieldLabel.className = "wide-field";
@@ -54,7 +74,7 @@ export class Share {
     const line = document.createElement("p");
     line.append(this.command);
     byId("live-share").append(buttons, this.fieldLabel, this.note, this.explanation, line);
-    explorer.onAnswer((scene) => { this.show(scene); });
+    explorer.onAnswer(() => { this.show(); });
   }
 
   private button(id: string, name: string, act: () => Promise<void> | void): HTMLButtonElement {
@@ -68,39 +88,21 @@ export class Share {
     return button;
   }
 
-  private get form(): InputForm {
-    return this.explorer.first.input ?? GENERATED_FORM;
-  }
-
-  /** The folder of the run; a placeholder if the page has several, or it was an absolute path. */
+  /** The folder of the first model's run; a placeholder in a page of an earlier version. */
   private get run(): string {
-    const path = this.content.kind === "run" ? this.content.path : undefined;
-    return path !== undefined && !/^([/\\~-]|[A-Za-z]:)/.test(path) ? path : PLACEHOLDER;
-  }
-
-  private get forcedRows(): ForcedRow[] {
-    const { explorer } = this;
-    return explorer.canForce ? explorer.rowsFor(explorer.models[explorer.state.subjects[0].model]) : [];
+    const [{ model, run }] = this.explorer.state.subjects;
+    const { path } = this.explorer.models[model].content.runs[run];
+    return path === undefined || path.startsWith("-") ? PLACEHOLDER : path;
   }
 
   /** Show the command of the first model. */
-  private show({ state, shown }: Scene): void {
-    const { run } = this;
-    const [{ model, run: index, epoch }] = state.subjects;
-    const { name, best_epoch: best } = this.explorer.models[model].content.runs[index];
-    const rows = this.forcedRows;
-    this.weightsButton.disabled = rows.length === 0;
-    this.command.textContent = command({ run, form: this.form, epoch: epoch === best ? null : epoch, isForced: rows.length > 0 });
-    const files = rows.length ? `${INPUT_FILE} and ${WEIGHTS_FILE} are the saved files` : `${INPUT_FILE} is the saved input`;
-    const where = run === PLACEHOLDER ? `${PLACEHOLDER} is the folder of the run ${quote(name)}; ` : "";
-    const of = shown.length > 1 ? ` of ${name}` : "";
-    this.explanation.textContent = `This command gives the forecast${of} that is shown: ${where}${files}.${this.limit(state.source.length)}`;
-  }
-
-  /** Say where the command reads less than the page shows. */
-  private limit(points: number): string {
-    const { window } = this.form;
-    return window !== null && points > window ? ` Since the run was trained on windows of ${window} points, the command reads only the last ${window} of these ${points}, so its forecast is another one.` : "";
+  private show(): void {
+    const { run, explorer, shared } = this;
+    const [{ model, run: index }] = explorer.state.subjects;
+    for (const [k, button] of this.fileButtons.entries()) button.disabled = !shared.files[k].isEnabled();
+    this.command.textContent = shared.command(run);
+    const where = run === PLACEHOLDER ? ` ${PLACEHOLDER} is the folder of the run ${explorer.models[model].content.runs[index].name}.` : "";
+    this.explanation.textContent = shared.explain() + where;
   }
 
   private async copyLink(): Promise<void> {
@@ -125,17 +127,16 @@ export class Share {
   }
 
   private picture(): SVGSVGElement {
-    const { explorer } = this;
-    const { state, shown } = explorer.scene!;
-    const name = state.example === null ? "a source of the user's own" : `sequence ${explorer.sequences.names[state.example]}${state.isChanged ? ", changed" : ""}`;
-    const head = explorer.first.layers > 1 || explorer.first.heads > 1 ? `, layer ${state.layer}, head ${state.head}` : "";
+    const { explorer: { first, scene }, shared } = this;
+    const { state, shown } = scene!;
+    const head = first.layers > 1 || first.heads > 1 ? `, layer ${state.layer + 1}, head ${state.head + 1}` : "";
     const models = shown.map((each) => each.name).join(" and ");
-    const text = `${models}; ${name}${head}. ${byId("live-text").textContent} ${LEGEND}`;
+    const text = `${models}; ${shared.sourceName()}${head}. ${byId("live-text").textContent} ${shared.legend}`;
     const maps = [...byId("live-map").children].filter((place) => !(place as HTMLElement).hidden).flatMap((place) => {
       const picture = place.querySelector("svg");
       return picture && picture.viewBox.baseVal.width > 0 && !picture.closest("[hidden]") ? [{ picture, caption: place.querySelector("p")?.textContent ?? "" }] : [];
     });
-    return compose(this.title, text, shown.length > 1 ? shown : [], byId("live-path").querySelector("svg")!, maps);
+    return compose(this.title, text, shown.length > 1 ? shown : [], shared.picture(), maps);
   }
 
   private get fileName(): string {
@@ -148,14 +149,5 @@ export class Share {
 
   private async savePng(): Promise<void> {
     save(`${this.fileName}.png`, await toPng(this.picture()));
-  }
-
-  private saveInput(): void {
-    const { first, state } = this.explorer;
-    save(INPUT_FILE, new Blob([toCsv(this.form, first.features, state.source)], { type: "text/csv" }));
-  }
-
-  private saveWeights(): void {
-    save(WEIGHTS_FILE, new Blob([toWeightsFile(this.forcedRows)], { type: "application/json" }));
   }
 }

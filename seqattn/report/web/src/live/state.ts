@@ -1,6 +1,6 @@
 // What the live explorer shows, and its form in the fragment of the page's address.
 import type { AttentionKind } from "../content";
-import type { LiveModelContent } from "./content";
+import type { GraphContent } from "./content";
 import type { ForcedRow } from "./force";
 import { isIndex } from "./force";
 import { ForcedRows } from "./weights";
@@ -23,13 +23,10 @@ export function withFirst(subjects: readonly Subject[], first: Subject): Subject
   return distinct([first, ...others.map((each) => (isSame(each, first) ? before : each))]);
 }
 
-export interface ExplorerState {
+/** The part of the state that does not depend on what a step is. */
+export interface ViewState {
   /** The index of a test sequence; null: a source of the user's own. */
   example: number | null;
-  /** (S, F), in units of the data. */
-  source: number[][];
-  /** (T, G), NaN where it is not known; null: unknown. */
-  truth: number[][] | null;
   /** Whether the source differs from that of the test sequence. */
   isChanged: boolean;
   /** One to four models; weights are forced in all of them. */
@@ -38,11 +35,25 @@ export interface ExplorerState {
   kind: AttentionKind;
   layer: number;
   head: number;
-  /** The chosen step and source point, counted from 0. */
+  /** The chosen step, counted from 0. */
   step: number;
-  point: number;
   /** Whether the scale of the colours ends at the largest weight instead of 1. */
   isRelative: boolean;
+}
+
+/** Return a copy of a state. */
+export function copyState<State extends ViewState>(state: State): State {
+  const { force, ...others } = state;
+  return { ...structuredClone(others), force: force.copy() } as State;
+}
+
+export interface ExplorerState extends ViewState {
+  /** (S, F), in units of the data. */
+  source: number[][];
+  /** (T, G), NaN where it is not known; null: unknown. */
+  truth: number[][] | null;
+  /** The chosen source point, counted from 0. */
+  point: number;
 }
 
 /** The part of the state that a link keeps. Short keys, since it is in the address. */
@@ -60,7 +71,7 @@ interface Shared {
   r?: 1;
 }
 
-const PREFIX = "#state=";
+export const FRAGMENT_PREFIX = "#state=";
 const MAX_INDEX = 1e6;
 const MAX_POINTS = 5000;
 /** As in files of the user's own; larger numbers cannot be drawn. */
@@ -78,7 +89,7 @@ export function toFragment(state: ExplorerState, page: string): string {
   if (state.isChanged || state.example === null) shared.s = state.source;
   if (state.isRelative) shared.r = 1;
   if (state.force.size) shared.f = state.force.list;
-  return PREFIX + encodeURIComponent(JSON.stringify(shared));
+  return FRAGMENT_PREFIX + encodeURIComponent(JSON.stringify(shared));
 }
 
 const isRow = (row: unknown): row is number[] => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
@@ -89,7 +100,6 @@ export interface Limits {
   page: string;
   /** The source length of each test sequence. */
   examples: number[];
-  features: number;
   /** The recorded epochs of each run of each model. */
   runs: number[][][];
   /** The only source length of all models; null: any up to `longest`. */
@@ -101,20 +111,25 @@ export interface Limits {
   heads: number;
 }
 
-function isSource(source: unknown, { features, fixed, longest }: Limits): source is number[][] {
+/** What a page of points can show. */
+export interface PointLimits extends Limits {
+  features: number;
+}
+
+function isSource(source: unknown, { features, fixed, longest }: PointLimits): source is number[][] {
   if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS)) return false;
   return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
 }
-const isKind = (kind: unknown): kind is AttentionKind => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
+export const isKind = (kind: unknown): kind is AttentionKind => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
 
-function isForced({ step, layer, head, weights }: ForcedRow, { steps, layers, heads }: Limits, points: number): boolean {
+export function isForced({ step, layer, head, weights }: ForcedRow, { steps, layers, heads }: Limits, points: number): boolean {
   return isRow(weights) && weights.length === points && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
 }
 
 /** A state that was read from a fragment; `source` is null for that of the example. */
 export type RestoredState = Pick<ExplorerState, "example" | "subjects" | "kind" | "layer" | "head" | "step" | "point" | "force" | "isRelative"> & { source: number[][] | null };
 
-function readSubjects(m: unknown, { runs }: Limits): Subject[] | null {
+export function readSubjects(m: unknown, { runs }: Limits): Subject[] | null {
   if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
   const subjects = distinct(m.map(([model, run, epoch]) => ({ model, run, epoch })));
   return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
@@ -122,7 +137,7 @@ function readSubjects(m: unknown, { runs }: Limits): Subject[] | null {
 
 const isView = (v: unknown): v is Shared["v"] => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
 
-function check({ p, e, s, f = [], m, k, v, r }: Partial<Shared>, limits: Limits): RestoredState | null {
+function check({ p, e, s, f = [], m, k, v, r }: Partial<Shared>, limits: PointLimits): RestoredState | null {
   if (p !== limits.page || (s !== undefined && !isSource(s, limits))) return null;
   if (e === null ? s === undefined : !isIndex(e, limits.examples.length)) return null;
   const points = s ? s.length : limits.examples[e!];
@@ -135,10 +150,10 @@ function check({ p, e, s, f = [], m, k, v, r }: Partial<Shared>, limits: Limits)
 }
 
 /** Read a fragment that `toFragment` wrote; null if it is none, or does not fit the page. */
-export function fromFragment(fragment: string, limits: Limits): RestoredState | null {
-  if (!fragment.startsWith(PREFIX)) return null;
+export function fromFragment(fragment: string, limits: PointLimits): RestoredState | null {
+  if (!fragment.startsWith(FRAGMENT_PREFIX)) return null;
   try {
-    return check(JSON.parse(decodeURIComponent(fragment.slice(PREFIX.length))) as Partial<Shared>, limits);
+    return check(JSON.parse(decodeURIComponent(fragment.slice(FRAGMENT_PREFIX.length))) as Partial<Shared>, limits);
   } catch {
     return null;
   }
@@ -147,7 +162,7 @@ export function fromFragment(fragment: string, limits: Limits): RestoredState | 
 const SAMPLE = 4096;
 
 /** Return a key of the models and parameters of a page, so that a link of another page is not taken for one of this. */
-export function pageKey(models: readonly Pick<LiveModelContent, "sha256" | "runs">[]): string {
+export function pageKey(models: readonly Pick<GraphContent, "sha256" | "runs">[]): string {
   const parts = models.flatMap(({ sha256, runs }) => [sha256, ...runs.flatMap(({ name, seed, best_epoch: best, parameters: { data } }) => [name, seed, best, data.slice(0, SAMPLE), data.slice(-SAMPLE)])]);
   let hash = 0x811c9dc5; // FNV-1a, 32 bits
   for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0)!, 0x01000193) >>> 0;

@@ -64,23 +64,17 @@ export function addHeadContexts(step: AttentionStep, context: Vector): Vector {
   return { values: table.values.flat(), ref: (k) => table.ref(Math.floor(k / V), k % V) };
 }
 
-/** Add the output layer, applied to a printed vector, and return its output (G,). */
+/** Add the output layer, applied to a printed vector, and return the outputs that are shown. */
 export function addOutput(step: AttentionStep, vector: Vector, name: string): Vector {
-  const { record, input: { content, step: t } } = step;
-  const features = content.target_features;
-  const { weight, bias } = step.linear("output");
-  const [W, b] = [printedRows(weight), printedRow(bias!)];
-  const table = addWeights(record, "Output layer W, b", W, b, features);
-  const stage = content.config.skip === "linear" ? "Network's share" : "Predicted point";
+  const { record, input: { kind: { outputs: { indices, names }, outputName }, content, step: t } } = step;
+  const { weight, bias } = step.outputLayer;
+  const [W, b] = [printedRows(indices.map((k) => weight[k])), printedRow(indices.map((k) => bias![k]))];
+  const table = addWeights(record, `Output layer W, b${indices.length < weight.length ? ` of the ${indices.length} best` : ""}`, W, b, names);
+  const own = step.trace("output")[t];
+  const stage = content.config.skip === "linear" ? "Network's share" : outputName;
   return record.addRow(stage, `y = W ${name} + b`, "y", affine(W, b, vector.values), {
-    columns: features, ownRow: step.trace("output")[t], origin: (_, column) => affineOrigin(table, true, column, vector),
+    columns: names, ownRow: indices.map((k) => own[k]), origin: (_, column) => affineOrigin(table, true, column, vector),
   });
-}
-
-/** Add the decoder input of the step. */
-export function addDecoderInput(step: AttentionStep): Vector {
-  const { content: { target_features: columns }, step: t } = step.input;
-  return step.record.addRow("Decoder input", "", "point", step.trace("input")[t], { columns });
 }
 
 /** Return several vectors one after the other. */

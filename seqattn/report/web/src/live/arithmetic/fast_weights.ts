@@ -1,7 +1,7 @@
 // One read of a fast weight memory, as seqattn/analysis/explanation/fast_weights.py.
-import { addDecoderInput, addOutput, addSum, addWeighted } from "./context";
+import { addOutput, addSum, addWeighted } from "./context";
 import type { Matrix, Origin, Ref, Vector } from "./record";
-import { affine, dot, factor, formatCell, pointNames, printed, printedRow, productsText, refs, rowOf } from "./record";
+import { affine, dot, factor, formatCell, printed, printedRow, productsText, refs, rowOf } from "./record";
 import type { AttentionStep } from "./step";
 
 const EPSILON = 1e-5;
@@ -19,7 +19,7 @@ function memoryOf(step: AttentionStep): Memory {
   const written = step.trace("readout").slice(0, t);
   const factors = step.trace("factors")[0][0][t];
   const later = written.map((_, k) => Number(config.rate) * Number(config.decay) ** (t - 1 - k));
-  return { states: [...step.states, ...written], factors: [...factors, ...later], rows: [...pointNames(step.states.length), ...written.map((_, k) => `step ${k + 1}`)] };
+  return { states: [...step.states, ...written], factors: [...factors, ...later], rows: [...step.input.kind.sourceNames, ...written.map((_, k) => `step ${k + 1}`)] };
 }
 
 /** W h + C x, which the inner loop holds. */
@@ -28,7 +28,7 @@ function preactivation(step: AttentionStep): number[] {
   const { states } = step;
   const hidden = t > 0 ? step.trace("readout")[t - 1] : states[states.length - 1];
   const { weight, bias } = step.linear("decoder_input");
-  const projected = affine(weight, bias, step.trace("input")[t]);
+  const projected = affine(weight, bias, step.decoderInput);
   return affine(step.linear("decoder_state").weight, null, hidden).map((x, k) => x + projected[k]);
 }
 
@@ -86,7 +86,7 @@ function addNorm(step: AttentionStep, z: Preactivation): Preactivation {
 /** Add all stages of a step, and return its output (G,). */
 export function addFastWeights(step: AttentionStep): Vector {
   const { record, input: { content: { config }, step: t } } = step;
-  addDecoderInput(step);
+  step.input.kind.addDecoderInput(step);
   const held = record.addRow("Input to the inner loop", "W h + C x, held through the inner loop", "held", preactivation(step), { isByModel: true });
   const readings = Number(config.inner_steps) - 1;
   const h = record.addRow("Query state", `after ${readings} readings`, "h", step.query, { isByModel: true });

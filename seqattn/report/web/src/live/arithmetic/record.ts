@@ -112,14 +112,17 @@ export const columnNumbers = (count: number): string[] => Array.from({ length: c
 export class StageRecord {
   readonly stages: Stage[] = [];
 
-  /** Add a stage of (rows, columns) and return its printed numbers; the rows are the source points unless they are named. */
+  /** @param sourceNames - the names of the source steps. */
+  constructor(private readonly sourceNames: readonly string[]) {}
+
+  /** Add a stage of (rows, columns) and return its printed numbers; the rows are the source steps unless they are named. */
   add(name: string, formula: string, numbers: readonly (readonly number[])[], options: StageOptions = {}): Matrix {
     const { rows, columns, own = null, ownAs = "origin", isByModel = false, digits = null, origin = () => null } = options;
     const values = digits === null ? printedRows(numbers) : numbers.map((row) => row.map((x) => Number(x.toPrecision(digits))));
     const stage = this.stages.length;
     this.stages.push({
       name, formula, own, ownAs, isByModel, digits, origin, numbers: values,
-      rows: rows ?? pointNames(values.length), columns: columns ?? columnNumbers(values[0]?.length ?? 0), hasPointRows: rows === undefined,
+      rows: rows ?? this.sourceNames.slice(0, values.length), columns: columns ?? columnNumbers(values[0]?.length ?? 0), hasPointRows: rows === undefined,
     });
     return { values, stage, ref: (row, column) => ({ stage, row, column }) };
   }

@@ -1,5 +1,5 @@
 // One step of a recurrent decoder, as seqattn/analysis/explanation/recurrent.py.
-import { addContext, addDecoderInput, addHeadContexts, addOutput, addWeightStages, concatenate } from "./context";
+import { addContext, addHeadContexts, addOutput, addWeightStages, concatenate } from "./context";
 import type { Matrix, Vector } from "./record";
 import { affine, printedRow, printedRows, refs, rowOf } from "./record";
 import { addScores } from "./scores";
@@ -36,7 +36,7 @@ function addReadout(step: AttentionStep, query: Vector, context: Vector): [Vecto
 /** Add all stages of a step, and return its output (G,). */
 export function addRecurrent(step: AttentionStep): Vector {
   const { record, input: { content } } = step;
-  addDecoderInput(step);
+  step.input.kind.addDecoderInput(step);
   record.add("Encoder states", "s, from the source, by the recurrent cell", step.states, { isByModel: true });
   const when = content.config.context === "input" ? "before this step" : "after reading that input";
   const query = rowOf(record.add(`Decoder state h, ${when}`, "", [step.query], { rows: ["h"], isByModel: true }), 0);

@@ -16,6 +16,13 @@ export interface SequenceScaling {
   scale: number[];
 }
 
+/** A source (S, F) and its forecast (T, G), in units of the data, and the model. */
+export interface PointData {
+  content: LiveModelContent;
+  source: readonly (readonly number[])[];
+  forecast: readonly (readonly number[])[];
+}
+
 type Content = Pick<LiveModelContent, "scaling" | "features" | "target_features">;
 
 /** Return the shift and the scale of a source that come from itself, as `Scaling.sequence_scalers`. */
@@ -59,8 +66,7 @@ const text = (x: number): string => formatCell(x, DIGITS);
 const term = (x: number): string => (x < 0 ? `(${text(x)})` : text(x));
 
 /** Add the source points, in scaled units, and before them those in units of the data. */
-export function addSource(step: AttentionStep): void {
-  const { content, source } = step.input;
+export function addSource(step: AttentionStep, { content, source }: PointData): void {
   const { record } = step;
   const { features } = content;
   const scaled = scaleSource(source, content);
@@ -90,10 +96,10 @@ export function addSource(step: AttentionStep): void {
 }
 
 /** Add the forecast (G,) in units of the data, from the output (G,) of the model. */
-export function addForecast(step: AttentionStep, output: Vector): void {
-  const { content, source, answer, step: t } = step.input;
+export function addForecast(step: AttentionStep, { content, source, forecast }: PointData, output: Vector): void {
+  const { step: t } = step.input;
   const { target_features: features, features: sourceFeatures, scaling } = content;
-  const own = answer.forecast[t];
+  const own = forecast[t];
   const add = (formula: string, columns: string[], numbers: number[][], origin: (row: number, column: number) => Origin | null): void => {
     const last = columns.length - 1;
     step.record.add("Forecast, in units of the data", formula, numbers, {
@@ -130,8 +136,8 @@ export function addForecast(step: AttentionStep, output: Vector): void {
 }
 
 /** Add the shares of network and linear skip, and return their sum (G,). `network` is null if the shown layers do not determine it. */
-export function addSkip(step: AttentionStep, network: Vector | null): Vector {
-  const { record, input: { content, source, step: t } } = step;
+export function addSkip(step: AttentionStep, { content, source }: PointData, network: Vector | null): Vector {
+  const { record, input: { step: t } } = step;
   const columns = content.target_features;
   const scaled = scaleSource(source, content);
   const share = network ?? record.addRow("Network's share", "from the layers that follow", "network", step.trace("output")[t], { columns, isByModel: true });

@@ -1,15 +1,28 @@
 // What an explanation starts from: one step of a model's answer, and the model's parameters.
-import type { LiveModelContent } from "../content";
-import type { Answer, Numbers } from "../model";
+import type { GraphContent } from "../content";
+import type { Attended, Numbers } from "../model";
 import type { Matrix, StageOptions, Vector } from "./record";
-import { affine, columnNumbers, factor, MAX_PRINTED_SIDE, printedRow, printedRows, productsText, StageRecord, refs, rowOf } from "./record";
+import { affine, columnNumbers, dot, factor, MAX_PRINTED_SIDE, printedRow, printedRows, productsText, StageRecord, refs, rowOf } from "./record";
+
+/** The first and the last stages of an explanation, which depend on what a step is. */
+export interface StepKind {
+  /** The names of the source steps, as rows of tables. */
+  sourceNames: string[];
+  /** The outputs of the output layer that are shown, as indices, and their names. */
+  outputs: { indices: number[]; names: string[] };
+  /** The name of what the output layer computes. */
+  outputName: string;
+  addSource(step: AttentionStep): void;
+  addDecoderInput(step: AttentionStep): void;
+  /** Add what follows from the output of the network; null if the shown layers do not determine it. */
+  addResult(step: AttentionStep, output: Vector | null): void;
+}
 
 /** One decoder step, layer and head, counted from 0. */
 export interface StepInput {
-  content: LiveModelContent;
-  answer: Answer;
-  /** (S, F), in units of the data. */
-  source: readonly (readonly number[])[];
+  content: GraphContent;
+  kind: StepKind;
+  answer: Attended;
   step: number;
   layer: number;
   head: number;
@@ -32,6 +45,8 @@ interface Traces {
   readout: number[][];
   input: number[][];
   output: number[][];
+  /** (S, E): the vectors of the source symbols. */
+  embedded_source: number[][];
 }
 
 /** The learned affine map of a module; `bias` is null without one. */
@@ -41,9 +56,11 @@ export interface Linear {
 }
 
 export class AttentionStep {
-  readonly record = new StageRecord();
+  readonly record: StageRecord;
 
-  constructor(readonly input: StepInput) {}
+  constructor(readonly input: StepInput) {
+    this.record = new StageRecord(input.kind.sourceNames);
+  }
 
   /** Return an intermediate result; see seqattn/export/live_parts.py. */
   trace<K extends keyof Traces>(name: K): Traces[K] {
@@ -64,6 +81,17 @@ export class AttentionStep {
 
   linear(name: string): Linear {
     return { weight: this.parameter(`${name}.weight`) as number[][], bias: (this.input.parameter(`${name}.bias`) as number[] | undefined) ?? null };
+  }
+
+  /** The output layer. One that is tied to the embedding of symbols has its weights, perhaps after a map to its width. */
+  get outputLayer(): Linear {
+    if (this.has("output")) return this.linear("output");
+    const weight = this.parameter("target_modality.embedding.weight") as number[][];
+    const bias = this.vector("output.bias");
+    if (!this.has("output.inner")) return { weight, bias };
+    const inner = this.linear("output.inner");
+    const columns = inner.weight[0].map((_, column) => inner.weight.map((row) => row[column]));
+    return { weight: weight.map((row) => columns.map((column) => dot(row, column))), bias: weight.map((row, k) => dot(row, inner.bias!) + bias[k]) };
   }
 
   has(name: string): boolean {
@@ -96,6 +124,11 @@ export class AttentionStep {
   }
   get context(): number[] { return this.contexts[this.input.head]; }
   /** The contexts (A, V) of all heads. */
+  /** What the network reads in this step: a point, or the vector of a symbol. */
+  get decoderInput(): number[] {
+    const { answer: { trace }, step } = this.input;
+    return (("embedded_input" in trace ? trace.embedded_input : trace.input) as number[][])[step];
+  }
   get contexts(): number[][] { return this.trace("context")[this.input.layer].map((head) => head[this.input.step]); }
 
   /** Add the decoder state as query (K,). */
