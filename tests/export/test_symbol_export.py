@@ -33,7 +33,7 @@ SETS = ["data.kind=dates", "data.n_train=300", "data.n_validation=20", "data.n_t
         "training.learning_rate=0.01", "training.teacher_forcing.probability=1"]  # fmt: skip
 LINES = "9 march 2014\n31.12.1999\n3 juné 2020\n"
 SUBWORDS = Tokens(
-    (*SPECIAL, "▁", *"abcdé", "ab", "▁ab", "cd", "▁a", "abcd"), "bpe", lowercase=True
+    (*SPECIAL, "▁", *"abcdé", "ab", "▁ab", "cd", "▁a", "abcd", "bc"), "bpe", lowercase=True
 )  # fmt: skip
 WORDS = Tokens.of_symbols(["the", "cat", "sat", "on"], "word")
 STEPS = 6
@@ -122,7 +122,7 @@ def test_the_runner_splits_and_joins_as_the_model_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_runner, "HERE", tmp_path)
-    texts = ["abcd  abab", "ab▁cd é", "The cat\tsat", "e\u0301A", "x abcdabcd"]
+    texts = ["abcd  abab", "ab▁cd é", "The cat\tsat", "e\u0301A", "x abcdabcd bcd"]
     for space in (SUBWORDS, WORDS, Tokens.of_symbols("abé", "character"),
                   Tokens(WORDS.symbols, "symbol", lowercase=True)):  # fmt: skip
         known = {"unit": space.unit, "lowercase": space.lowercase, "symbols": space.symbols}
