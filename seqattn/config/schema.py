@@ -169,6 +169,27 @@ class Config(Section):
     """Python files and modules with your own mechanisms, such as `[my_attention.py]`, which seqattn
     imports. The paths of files are relative to the folder of the config."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_forcing(cls, given: Any) -> Any:
+        """Add the probability of teacher forcing of a Transformer, which has no choice, if the
+        config gives none."""
+        match given:
+            case {"model": {"kind": "transformer"}, "training": dict(training)}:
+                pass
+            case {"model": {"kind": "transformer"}} if "training" not in given:
+                training = {}
+            case _:
+                return given
+        forcing = training.get("teacher_forcing", {})
+        is_constant = (
+            isinstance(forcing, dict) and forcing.get("schedule", "constant") == "constant"
+        )
+        if not is_constant or "probability" in forcing:
+            return given
+        forcing = {**forcing, "probability": 1.0}
+        return {**given, "training": {**training, "teacher_forcing": forcing}}
+
     @model_validator(mode="after")
     def _check_compile(self) -> Self:
         if self.training.compile != "off" and not isinstance(self.model, Recurrent):

@@ -31,7 +31,8 @@ class ConstantForcing(TeacherForcingConfig):
     schedule: Literal["constant"] = "constant"
     """How the probability changes from epoch to epoch."""
     probability: Probability = 0.5
-    """Probability that the input is the true previous step: 1 means always, and 0 means never."""
+    """Probability that the input is the true previous step: 1 means always, and 0 means never. The
+    default of a Transformer is 1, and it takes no other value."""
 
 
 class LinearForcing(TeacherForcingConfig):

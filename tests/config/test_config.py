@@ -27,6 +27,7 @@ from seqattn.config import (
 )
 from seqattn.config.keys import all_keys
 from seqattn.config.reading import MAX_BYTES, read_yaml_list, read_yaml_text
+from seqattn.config.schema import ConstantForcing
 from seqattn.errors import ConfigError
 from tests.conftest import ROOT
 
@@ -409,7 +410,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("model: {readout: tanh, attention: null}", "with attention: null there is no context to combine. Set it to linear"),
         ("model: {readout: tanh, context: input}", "with context: input the output is made from the state alone"),
         ("model: {attention: {location: {window: 3}}}", "it works with kind: local."),
-        ("model: {kind: transformer}", "has teacher_forcing with probability: 0.5, but a transformer is trained on all target steps at once"),
+        ("{model: {kind: transformer}, training: {teacher_forcing: {probability: 0.5}}}", "has teacher_forcing with probability: 0.5, but a transformer is trained on all target steps at once"),
         ("{model: {kind: fast_weights}, training: {compile: auto}}", "compile: auto, which compiles the step of a recurrent cell; model.kind fast_weights has none"),
         ("model: {attention: {score: cosine, temperature: 0.0001}}", "model.attention.temperature: must be at least 0.001"),
         ("model: {heads: 2}", "it works with kind: transformer. Or did you mean model.attention.heads?"),
@@ -433,6 +434,29 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 )  # fmt: skip
 def test_a_mistake_says_where_what_and_what_would_do(tmp_path: Path, text: str, words: str) -> None:
     assert words in mistakes(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "training",
+    ["", "training: {epochs: 3}", "training: {teacher_forcing: {coin: sequence}}",
+     "training: {teacher_forcing: {schedule: constant}}"],
+)  # fmt: skip
+def test_the_default_of_teacher_forcing_is_one_that_the_model_can_do(
+    tmp_path: Path, training: str
+) -> None:
+    file = tmp_path / "t.yaml"
+    key = "training.teacher_forcing.probability"
+    for kind, probability in (("transformer", 1.0), ("recurrent", 0.5), ("fast_weights", 0.5)):
+        file.write_text(f"model: {{kind: {kind}}}\n{training}\n")
+        found = resolve(file)
+        forcing = found.config.training.teacher_forcing
+        assert isinstance(forcing, ConstantForcing)
+        assert forcing.probability == probability
+        assert found.origins[key] == "default"
+    assert resolve(None, ["model.kind=transformer"]).origins[key] == "default"
+    for override in ("training.teacher_forcing.schedule=linear", f"{key}=0.5"):
+        with pytest.raises(ConfigError, match="a transformer is trained on all target steps"):
+            resolve(None, ["model.kind=transformer", override])
 
 
 def test_all_mistakes_come_at_once_in_order(tmp_path: Path) -> None:
