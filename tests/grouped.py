@@ -55,6 +55,19 @@ def write_parquet(folder: Path, order: Sequence[str] = FEATURES, seed: int = 5) 
     pq.write_table(pa.table(series(order, seed, sequences=40)), folder / "part.parquet")
 
 
+def write_pairs(path: Path, *, swapped: bool = False, seed: int = 5) -> None:
+    """Pairs of 2 to 4 words as a table, with a group and with links between the words, which the
+    target has in reversed order."""
+    numbers, words = np.random.RandomState(seed), ("low", "lower", "Lowest", "new", "newer", "wide")
+    rows = [("source", "target", "kind", "links")]
+    for k in range(24):
+        source = [words[i] for i in numbers.randint(len(words), size=2 + k % 3)]
+        texts = [" ".join(source), " ".join(source[::-1])][:: -1 if swapped else 1]
+        links = " ".join(f"{i}-{len(source) - 1 - i}" for i in range(len(source)))
+        rows.append((*texts, f"g{k % 6}", links))
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
 def series_config(path: Path, **data: Any) -> dict[str, Any]:
     return {"kind": "file", "path": str(path), "source_length": 5, **data}
 

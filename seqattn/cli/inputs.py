@@ -295,8 +295,10 @@ __all__ = ["ForecastWriter", "InputReader", "input_reader", "join_sources", "pre
 
 
 def lines_of(path: Path | None) -> tuple[Iterator[str], str, bool]:
-    """Return the lines of a file or of standard input, the name of the file in messages, and
-    whether a person types the lines."""
+    """Return the lines of a file, which may be compressed, or of standard input, the name of the
+    file in messages, and whether a person types the lines."""
+
+    from seqattn.data.text import text_lines
 
     is_pipe = path is None or str(path) == "-"
     is_typed = is_pipe and sys.stdin.isatty()
@@ -305,8 +307,7 @@ def lines_of(path: Path | None) -> tuple[Iterator[str], str, bool]:
     def lines() -> Iterator[str]:
         try:
             if path is not None and not is_pipe:
-                with path.open(encoding="utf-8-sig") as file:
-                    yield from file
+                yield from text_lines(path, advice="Convert the file to UTF-8.")
             elif is_typed or not hasattr(sys.stdin, "buffer"):
                 yield from sys.stdin
             else:  # read like a file, whatever the encoding of the terminal is

@@ -62,7 +62,23 @@ MAX_IN_MEMORY = 2**22
 PARTS = ("training", "validation", "test")
 MAX_FITTED_PAIRS = 200_000
 """Largest number of training pairs to which baselines are fitted."""
-LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z]{2,4})?", re.IGNORECASE)
+GIVE_ENCODING = "Give the encoding of the file, for example data.encoding=cp1252."
+LANGUAGES = """
+aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de
+dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id
+ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu
+lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu
+rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr
+ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+ara ces cze dan deu dut ell eng fin fra fre ger gre heb hin hun ita jpn kor lat nld nor pol por ron
+rus spa swe tur ukr vie zho
+"""
+"""Codes of languages that may name the columns of pairs: those of ISO 639-1, and of three letters
+(ISO 639-2) those of languages with many texts, because most words of three letters are no names."""
+SOURCE_NAMES = ("source", "src", "input")
+TARGET_NAMES = ("target", "tgt", "trg", "output")
+"""Names of the columns of source and target, of which the first that a table has counts."""
+REGION = re.compile(r"[-_][a-z]{2,4}$")
 LINK = re.compile(r"(\d+)([-p?])(\d+)")
 BRACES = re.compile(r"\{([^{},]+),([^{},]+)(?:,([^{},]+))?\}")
 
@@ -117,9 +133,14 @@ def _open_binary(path: Path) -> Iterator[BinaryIO]:
         raise DataError(f"{path}: is a damaged compressed file ({error}).") from None
 
 
-def _lines(path: Path, encoding: str) -> Iterator[str]:
+def text_lines(path: Path, encoding: str = "utf-8", advice: str = GIVE_ENCODING) -> Iterator[str]:
     """Yield the lines of a text file without their ends and without a byte order mark. A file that
     begins with the byte order mark of UTF-16 is UTF-16.
+
+    Args:
+        path: the file, which may be compressed.
+        encoding: the name of its encoding.
+        advice: what to do if the file has another encoding, for the error message.
 
     Raises:
         DataError: if a line is not text in the given encoding.
@@ -152,8 +173,7 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
         except UnicodeError as error:
             raise DataError(
                 f"{path}, line {number}: is not {encoding} text"
-                f" ({getattr(error, 'reason', error)}). Give the encoding of the file, for example"
-                " data.encoding=cp1252."
+                f" ({getattr(error, 'reason', error)}). {advice}"
             ) from None
 
 
@@ -190,7 +210,7 @@ def _open_rows(path: Path, encoding: str) -> tuple[Iterator[tuple[int, Any]], bo
         case [".csv"]:
             return _csv_rows(path, encoding), False
         case _:
-            lines = enumerate(_lines(path, encoding), 1)
+            lines = enumerate(text_lines(path, encoding), 1)
             return ((number, line.split("\t")) for number, line in lines if line), False
 
 
@@ -202,7 +222,7 @@ def first_columns(path: str, encoding: str = "utf-8") -> list[str]:
 
 
 def _parallel_pairs(files: Sequence[Path], encoding: str) -> Iterator[Pair]:
-    readers = [_lines(file, encoding) for file in files]
+    readers = [text_lines(file, encoding) for file in files]
     for number, lines in enumerate(itertools.zip_longest(*readers), 1):
         if None in lines:
             short = lines.index(None)
@@ -215,7 +235,7 @@ def _parallel_pairs(files: Sequence[Path], encoding: str) -> Iterator[Pair]:
 
 def _csv_rows(path: Path, encoding: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the numbered cells of rows."""
-    lines = _lines(path, encoding)
+    lines = text_lines(path, encoding)
     head = list(itertools.islice(lines, HEAD_LINES))
     content = (f"{line}\n" for line in itertools.chain(head, lines))
     reader = csv.reader(content, delimiter=_delimiter(path, head), strict=True)
@@ -280,8 +300,8 @@ def _read_first_row(
     config: Text, path: Path, cells: list[str], note: list[str]
 ) -> tuple[list[int | None], bool]:
     """Return the indices of the columns of source, target, links and group, and whether the first
-    row of a table is a header: if the config names a column, if two cells are `source` and
-    `target`, or if all cells are codes of languages.
+    row of a table is a header: if the config names a column, if one cell is of `SOURCE_NAMES` and
+    one of `TARGET_NAMES`, or if the cells are different `LANGUAGES`, with or without a region.
 
     Raises:
         DataError: if there is only one column.
@@ -292,10 +312,14 @@ def _read_first_row(
             " a comma (CSV) between them."
         )
     header = [cell.strip() for cell in cells]
+    lower = {cell.lower() for cell in header}
     is_header = (
         any((config.source.column, config.target.column, config.alignment, config.group))
-        or {"source", "target"} <= {cell.lower() for cell in header}
-        or all(LANGUAGE.fullmatch(cell) for cell in header)
+        or all(lower.intersection(names) for names in (SOURCE_NAMES, TARGET_NAMES))
+        or (
+            len(lower) == len(header)
+            and all(REGION.sub("", name) in LANGUAGES.split() for name in lower)
+        )
     )
     columns = _columns_of(config, header if is_header else None, path, len(cells))
     names = [repr(header[k]) if is_header else str(k + 1) for k in columns[:2] if k is not None]
@@ -316,9 +340,9 @@ def _columns_of(
     names = [""] * count if header is None else list(header)
     has = f"{count} columns and no header" if header is None else ", ".join(map(repr, names))
     found, lower = _named_columns(config, names, path, has), [name.lower() for name in names]
-    for side, usual in enumerate(("source", "target")):
-        if found[side] is None and usual in lower:
-            found[side] = lower.index(usual)
+    for side, usual in enumerate((SOURCE_NAMES, TARGET_NAMES)):
+        if found[side] is None:
+            found[side] = next((lower.index(name) for name in usual if name in lower), None)
     free = sorted(set(range(count)) - set(found))
     lacking = [side for side, column in enumerate(found[:2]) if column is None]
     if lacking and len(free) != len(lacking):
@@ -348,7 +372,7 @@ def _named_columns(config: Text, names: list[str], path: Path, has: str) -> list
 
 
 def _json_lines(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(_lines(path, encoding), 1):
+    for number, line in enumerate(text_lines(path, encoding), 1):
         if line.strip():
             try:
                 record = json.loads(line)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import itertools
 import json
+import lzma
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
@@ -106,8 +109,28 @@ def test_unknown_symbols_and_empty_lines_are_named(
     done = seqattn("predict", run.path, "--input", file)
     assert done.code == 3
     assert "line 2: is empty" in done.err
-    file.write_bytes(b"\xff\xfe")
-    assert "is not UTF-8 text" in seqattn("predict", run.path, "--input", file).err
+    file.write_bytes(b"caf\xe9\n")
+    done = seqattn("predict", run.path, "--input", file)
+    assert "line 1: is not utf-8 text" in done.err and "Convert the file to UTF-8." in done.err
+    done = seqattn("predict", run.path, "--input", tmp_path / "none.txt")
+    assert done.code != 0 and "none.txt" in done.err
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst", ".txt"])
+def test_lines_are_read_as_training_files_are(
+    suffix: str, run: RunFolder, seqattn: Command, tmp_path: Path
+) -> None:
+    """Compressed, or in UTF-16."""
+    text = "the man saw a dog\r\na dog saw the man\n"
+    plain, file = tmp_path / "plain.txt", tmp_path / f"lines{suffix}"
+    plain.write_text(text)
+    encoded = text.encode("utf-16" if suffix == ".txt" else "utf-8")
+    compress = {".gz": gzip.compress, ".xz": lzma.compress, ".txt": bytes,
+                ".zst": lambda content: pa.compress(content, codec="zstd", asbytes=True)}  # fmt: skip
+    file.write_bytes(compress[suffix](encoded))
+    found, expected = (seqattn("predict", run.path, "--input", one) for one in (file, plain))
+    assert found.code == 0 and found.out == expected.out
+    assert len(found.out.splitlines()) == 2
 
 
 def test_a_report_refuses_symbols(run: RunFolder, seqattn: Command) -> None:

@@ -73,10 +73,14 @@ def test_a_header_is_one_by_its_names(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     for header, is_header in ((("source", "target"), True), (("Target", "SOURCE"), True),
                               (("en", "de"), True), (("pt_BR", "en-US"), True),
+                              (("eng", "deu"), True), (("src", "tgt"), True),
+                              (("Output", "input"), True), (("he", "er"), False),
+                              (("the", "das"), False), (("no", "no"), False),
+                              (("source", "Quelle"), False),
                               (("the dog", "der hund"), False)):  # fmt: skip
         path.write_text("\t".join(header) + "\na cat\teine katze\n")
         expected = ("a cat", "eine katze")
-        if header[0] == "Target":
+        if header[0] in ("Target", "Output"):
             expected = ("eine katze", "a cat")
         assert pairs_of(path) == ([] if is_header else [header]) + [expected]
     notes = list[str]()

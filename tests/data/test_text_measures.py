@@ -131,6 +131,9 @@ def test_a_run_with_subwords_is_translated_and_measured(
     lines = seqattn("predict", run, "--input", "lines.txt").out.splitlines()
     assert len(lines) == 2 and "▁" not in "".join(lines)
     assert set(lines[0].split()) & set(names) and not lines[0].startswith(" ")
+    for text, line in zip(["low newest wider\n", "slowest  new\n"], lines, strict=True):
+        Path("line.txt").write_text(text)  # padding has no effect
+        assert seqattn("predict", run, "--input", "line.txt").out == f"{line}\n"
     Path("forced.txt").write_text("wider newest low\nnew slowest\n")
     options = ("--forced", "forced.txt", "--alignment", "pharaoh")
     done = seqattn("predict", run, "--input", "lines.txt", *options)

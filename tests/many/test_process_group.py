@@ -50,6 +50,22 @@ def test_every_epoch_is_that_of_one_process(
     assert not done[1].err, "only the first speaks"
 
 
+def test_batches_of_tokens_and_bleu_are_those_of_one_process(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    sets = [*SETS, "data.kind=grammar", "training.batch_type=tokens", "training.batch_size=90",
+            "training.batch_order=by_length", "training.monitor=bleu", "training.learning_rate=0.05",
+            "training.epochs=12"]  # fmt: skip
+    assert nursery.run(words("one", sets=sets), tmp_path).code == 0
+    done = together(nursery, tmp_path, 2, words("many", sets=sets))
+    assert [each.code for each in done] == [0, 0], done
+    one, many = (RunFolder(tmp_path / "outputs" / name).read_metrics() for name in ("one", "many"))
+    rows = [np.array([record.as_row()[1:4] for record in history]) for history in (one, many)]
+    assert np.abs(rows[0] - rows[1]).max() < 1e-4
+    assert [record.bleu for record in one] == [record.bleu for record in many]
+    assert max(record.bleu or 0.0 for record in one) > 0
+
+
 @pytest.mark.parametrize(
     ("first", "again"), [((), "--resume"), (("--auto-resume",), "--auto-resume")]
 )

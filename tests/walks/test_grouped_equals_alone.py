@@ -29,7 +29,13 @@ from seqattn.errors import SeqattnError
 from seqattn.experiments import train_runs
 from seqattn.experiments.prepare import check_fit
 from seqattn.training import objective
-from tests.grouped import check_grouped_equals_alone, small_config, write_parquet, write_series
+from tests.grouped import (
+    check_grouped_equals_alone,
+    small_config,
+    write_pairs,
+    write_parquet,
+    write_series,
+)
 
 Changes = dict[str, Any]
 MAX_BASES = 1
@@ -54,6 +60,9 @@ def files() -> dict[str, Path]:
         "folder": home / "folder",
         "swapped_folder": home / "swapped-folder",
         "other_folder": home / "other-folder",
+        "pairs": home / "pairs.tsv",
+        "other_pairs": home / "other-pairs.tsv",
+        "swapped_pairs": home / "swapped-pairs.tsv",
     }
     write_series(found["csv"])
     write_series(found["swapped"], "cab")
@@ -69,6 +78,9 @@ def files() -> dict[str, Path]:
     write_parquet(found["folder"], "abc")
     write_parquet(found["swapped_folder"], "cab")
     write_parquet(found["other_folder"], "abc", seed=6)
+    write_pairs(found["pairs"])
+    write_pairs(found["swapped_pairs"], swapped=True)
+    write_pairs(found["other_pairs"], seed=6)
     return found
 
 
@@ -139,6 +151,12 @@ def bases() -> dict[str, Config]:
                       "feedforward_dim": 3, "embedding": {"tied": True}},
             "training": {"teacher_forcing": {"probability": 1.0}, "monitor": "exact_match"},
         },
+        "subwords": {
+            "data": {"kind": "text", "path": str(files()["pairs"]),
+                     "source": {"unit": "bpe", "max_size": 24}, "target": {"unit": "bpe"},
+                     "split": {"validation": 0.2, "test": 0.2}},
+            "model": {"attention": {"score": "dot"}},
+        },
         "grammar": {
             "data": {**paths, "kind": "grammar"},
             "model": {"kind": "fast_weights", "embedding": {"dim": 3}},
@@ -151,8 +169,9 @@ def manual_changes(base: Config, path: str) -> list[Changes]:
     """Changes of keys whose second value does not follow from their type: names of columns and
     files, and what goes only with another key."""
     named = files()
-    of_folder = getattr(base.data, "cache", "") == "always"
-    swapped, other = ("swapped_folder", "other_folder") if of_folder else ("swapped", "other")
+    of_folder, of_text = getattr(base.data, "cache", "") == "always", base.data.kind == "text"
+    suffix = "_folder" if of_folder else "_pairs" if of_text else ""
+    swapped, other = f"swapped{suffix}", f"other{suffix}"
     parts = {"data.validation_path": str(named[other]), "data.test_path": str(named[swapped])}
     table: dict[str, list[Changes]] = {
         "data.path": [{path: str(named[swapped])}],
@@ -162,7 +181,13 @@ def manual_changes(base: Config, path: str) -> list[Changes]:
         "data.decimal": [{path: ",", "data.delimiter": ";", "data.path": str(named["decimal"])}],
         "data.series": [{path: "series"}],
         "data.time": [{path: "time"}],
-        "data.group": [{path: "series"}],
+        "data.group": [{path: "kind" if of_text else "series"}],
+        "data.alignment": [
+            {path: "links", "data.source.unit": "word", "data.target.unit": "word"}
+        ],
+        "data.source.column": [{path: "target", "data.target.column": "source"}],
+        "data.split.by": [{path: "group", "data.group": "kind"}],
+        "data.symbols": [{path: 50, "data.noise": 0.0}],
         "data.comment": [{path: "#"}],
         "data.encoding": [{path: "latin-1"}],
         "data.header": [{path: True}],
