@@ -310,6 +310,22 @@ def test_the_doctor_compares_errors_of_symbols(run: RunFolder, seqattn: Command)
     assert findings["alignment off by one"]["state"] != "unknown"
 
 
+def test_the_output_for_a_test_sequence_with_replaced_weights(
+    run: RunFolder, seqattn: Command
+) -> None:
+    """An output may be longer than the true target."""
+    opened = seqattn_package.load(run.path)
+    test = opened.data.test
+    sentence = opened.trained.spec.source.text(test.source[3, : test.source_lengths[3]])
+    for words, mode in (((), None), (("--attention-override", "uniform"), "uniform")):
+        done = seqattn("predict", run.path, "--example", "3", *words)
+        assert done.code == 0, done.err
+        assert done.out.strip() == opened.predict(sentence, attention_override=mode)
+    done = seqattn("predict", run.path, "--attention-override", "uniform")
+    assert done.code == 2
+    assert "--example K applies --attention-override to a test sequence" in " ".join(done.err.split())
+
+
 def test_a_step_of_an_output_is_explained(run: RunFolder, seqattn: Command) -> None:
     predictions = run.read_predictions()
     words = predictions["target_vocabulary"]
