@@ -20,7 +20,6 @@ from seqattn.runs import RunFolder
 from seqattn.runs.storage.atomic import _PendingFile
 from tests.faults import Tally
 from tests.grouped import write_pairs
-from tests.grouped import write_pairs
 
 Runs = list[tuple[Config, RunFolder]]
 SIZES = [
@@ -80,24 +79,6 @@ def _subwords(home: Path) -> Runs:
     return seeds_of(resolve(config).config, home, 5)
 
 
-def _subwords(home: Path) -> Runs:
-    path = home.parent / "pairs.tsv"
-    if not path.exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
-        write_pairs(path)
-    side = {"unit": "bpe", "max_size": 24}
-    config = {
-        "name": "g", "data": {"kind": "text", "path": str(path), "source": side, "target": side},
-        "model": {"hidden_dim": 5, "dropout": 0.2, "attention": {"score": "dot"}},
-        "training": {
-            "batch_type": "tokens", "batch_size": 80, "batch_order": "by_length", "monitor": "bleu",
-            "feedback": "sampled", "teacher_forcing": {"probability": 0.5}, "epochs": 8,
-            "learning_rate": 0.03, "early_stopping": {"patience": 2},
-        },
-    }  # fmt: skip
-    return seeds_of(resolve(config).config, home, 5)
-
-
 SETUPS: dict[str, Callable[[Path], Runs]] = {
     "early stopping": lambda home: _seeds(home, *EARLY),
     "plateau": lambda home: _seeds(home, *EARLY, *PLATEAU, "data.variable_length=true"),
@@ -107,7 +88,6 @@ SETUPS: dict[str, Callable[[Path], Runs]] = {
         home, *EARLY, "model.attention.score=additive", "model.dropout=0.2",
         "training.teacher_forcing.coin=element",
     ),
-    "subwords": _subwords,
     "subwords": _subwords,
 }  # fmt: skip
 """Runs that share every step until some of them have ended."""
