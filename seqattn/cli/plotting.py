@@ -124,11 +124,11 @@ def plot_attention(
     input_file, examples = source.input_file, 1 if view.grid else view.examples
     source.check()
     # If `--epochs` is given, check that the other options can be combined with it.
-    others = view.grid or view.terminal or input_file is not None
+    others = view.grid or input_file is not None
     if view.epochs and (others or maps.kind != "cross"):
         raise UsageError(
             "--epochs draws the recorded weights of the run's probe sequences; it can be combined"
-            " with --layer, --head, --examples, --output and --format only."
+            " with --layer, --head, --examples, --terminal, --output and --format only."
         )
     _check_picture(picture, maps, view)
     check_outputs({"--output": picture.output}, protected_files(run, input_file))
@@ -142,7 +142,7 @@ def plot_attention(
                 folder_lock(folder.path, remedy="write elsewhere with --output FILE")
             )
         if view.epochs:
-            _draw_film(folder, picture, maps, view.examples)
+            _draw_film(folder, picture, maps, view)
             return
         weights, titles, name_parts, output_folder = read_weights(
             run, input_file, view.examples, steps, every_sequence=view.terminal,
@@ -178,7 +178,9 @@ def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) ->
         run_pictures.picture_ending(output)
 
 
-def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, examples: int) -> None:
+def _draw_film(
+    folder: RunFolder, picture: PictureFile, maps: MapOptions, view: ViewOptions
+) -> None:
     from seqattn.plots import run_pictures
 
     if not folder.film.exists():
@@ -188,7 +190,18 @@ def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, exampl
         )
     film = folder.read_film()
     target = picture.path(folder.path, ["attention_film", *maps.name_parts])
-    layer, head = maps.layer or 0, maps.head or 0
+    layer, head, examples = maps.layer or 0, maps.head or 0, view.examples
+    if view.terminal:
+        from seqattn.cli.text_heatmap import print_panels
+
+        frames, left_out = run_pictures.history_frames(
+            film, run_pictures.STRIP_EPOCHS, examples, layer, head
+        )
+        signed = str(film["meaning"]) == "strength"
+        print_panels({frame.epoch: frame.panels for frame in frames}, maps.kind, signed=signed)
+        if left_out:
+            note(left_out)
+        return
     if picture.is_gif:
         left_out = run_pictures.save_animation(film, target, examples, layer=layer, head=head)
     else:

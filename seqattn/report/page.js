@@ -1696,6 +1696,12 @@
       this.root.addEventListener("blur", () => {
         this.showCursor();
       });
+      this.root.addEventListener("pointermove", (event) => {
+        this.events.pointAt(this.columnAt(event));
+      });
+      this.root.addEventListener("pointerleave", () => {
+        this.events.pointAt(null);
+      });
     }
     place;
     events;
@@ -1706,7 +1712,26 @@
     /** The elements of the cells stay while the grid has the same cells: a browser loses the click on an element that is replaced between press and release. */
     cellGroup = svg("g", { "aria-hidden": "true" });
     cursor = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page" });
+    /** The column of the source step at which the reader points, in this picture or in another. */
+    pointed = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page", visibility: "hidden" });
     shape = "";
+    grid = null;
+    /** Mark the column of a source step; null: none. */
+    mark(column) {
+      const { grid, pointed } = this;
+      pointed.setAttribute("visibility", grid && column !== null && column < grid.columns ? "visible" : "hidden");
+      if (!grid || column === null) return;
+      place(pointed, { ...grid, cellHeight: grid.rows * grid.cellHeight }, 0, column);
+      pointed.setAttribute("stroke", theme().accent);
+    }
+    /** Return the column of a pointer; null if it is over none. */
+    columnAt(event) {
+      const { grid } = this;
+      if (!grid) return null;
+      const box = this.root.getBoundingClientRect();
+      const column = Math.floor(((event.clientX - box.left) * (this.root.viewBox.baseVal.width / box.width) - grid.left) / grid.cellWidth);
+      return column >= 0 && column < grid.columns ? column : null;
+    }
     showCursor() {
       this.cursor.setAttribute("visibility", document.activeElement === this.root ? "visible" : "hidden");
     }
@@ -1716,6 +1741,7 @@
       this.place.hidden = rows.length === 0;
       if (!rows.length) return;
       const grid = layOut(view, Math.max(240, this.place.clientWidth));
+      this.grid = grid;
       this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
       this.root.setAttribute("width", String(grid.width));
       this.root.setAttribute("height", String(grid.height));
@@ -1728,7 +1754,7 @@
       else this.drawCells(view, grid);
       this.shape = isImage ? "" : shapeOf(grid);
       while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
-      this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.cursor, this.currentCell(view));
+      this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.pointed, this.cursor, this.currentCell(view));
       place(this.cursor, grid, chosen, this.column);
       this.cursor.setAttribute("stroke", theme().ink);
       this.showCursor();
@@ -1807,11 +1833,10 @@
     }
     click(event, grid) {
       const box = this.root.getBoundingClientRect();
-      const scale = this.root.viewBox.baseVal.width / box.width;
-      const column = Math.floor(((event.clientX - box.left) * scale - grid.left) / grid.cellWidth);
-      const row = Math.floor(((event.clientY - box.top) * scale - TOP) / grid.cellHeight);
+      const column = this.columnAt(event);
+      const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
       if (row < 0 || row >= grid.rows) return;
-      if (column < 0 || column >= grid.columns) {
+      if (column === null) {
         this.events.chooseStep(row);
         return;
       }
@@ -2073,8 +2098,9 @@
     }
     models;
     scene = null;
-    /** Returns whether the intermediate results of the first model are shown, so that it must return them. */
-    needsTrace = () => false;
+    /** Say whether the intermediate results of the first model are shown, so that it must return them. */
+    traceUsers = [];
+    pointFollowers = [];
     key;
     maps = [];
     bars;
@@ -2090,6 +2116,22 @@
     onAnswer(follow) {
       this.followers.push(follow);
       if (this.scene) follow(this.scene);
+    }
+    /** Ask the first model for its intermediate results while a function returns true. */
+    useTrace(isShown) {
+      this.traceUsers.push(isShown);
+    }
+    get needsTrace() {
+      return this.traceUsers.some((isShown) => isShown());
+    }
+    /** Call a function when the reader points at a source step, or no longer does (null). */
+    onPoint(follow) {
+      this.pointFollowers.push(follow);
+    }
+    /** Mark a source step in all pictures. */
+    pointAt(column) {
+      for (const map of this.maps) map.mark(column);
+      for (const follow of this.pointFollowers) follow(column);
     }
     /** Whether the last change has been answered. */
     get isIdle() {
@@ -2336,6 +2378,8 @@
           this.chooseStep(step);
         }, chooseCell: (step, column) => {
           this.forceCell(step, column);
+        }, pointAt: (column) => {
+          this.pointAt(column);
         } }));
       }
       for (const [k, own] of [...place3.children].entries()) {
@@ -2846,7 +2890,7 @@
       this.fitView();
       this.state.point = Math.min(this.state.point, this.state.source.length - 1);
       this.state.step = Math.min(this.state.step, this.rowCount - 1);
-      const hasTrace = this.needsTrace();
+      const hasTrace = this.needsTrace;
       const state = this.state;
       const answered = copyState(state);
       const shown = [];
@@ -3695,7 +3739,7 @@
     constructor(explorer, source) {
       this.explorer = explorer;
       this.source = source;
-      explorer.needsTrace = () => this.details.open;
+      explorer.useTrace(() => this.details.open);
       this.details.addEventListener("toggle", () => {
         this.show();
       });
@@ -3725,6 +3769,8 @@
     /** The names, rows and columns of the tables on the page. Tables of the same form get new numbers only. */
     form = "";
     chosen = null;
+    /** Called with the name of the stage whose number is chosen; null if none is. */
+    onChoose = () => void 0;
     isPending = false;
     parameters = /* @__PURE__ */ new Map();
     parametersOf = "";
@@ -3736,6 +3782,16 @@
         this.isPending = false;
         this.show();
       });
+    }
+    /** Open the panel at the first stage whose name begins with one of some words. */
+    async reveal(names) {
+      this.details.open = true;
+      await this.explorer.update();
+      this.show();
+      const stage = this.stages.findIndex(({ name }) => names.some((each) => name.startsWith(each)));
+      const cell3 = this.place.querySelector(`[data-stage="${stage}"] td[data-cell]`);
+      cell3?.scrollIntoView({ block: "center" });
+      cell3?.focus();
     }
     show() {
       const { scene } = this.explorer;
@@ -3757,21 +3813,22 @@
     }
     /** Show the stages, and return the shown rows of the weights and their count. */
     explain({ state }) {
-      const [{ model, run, epoch }] = state.subjects;
       if (state.kind === "encoder_self") throw new Error("The arithmetic is that of the attention to the source. Choose that attention to see it.");
-      const live = this.explorer.models[model];
-      const frame = JSON.stringify([model, run, epoch]);
-      if (frame !== this.parametersOf) this.parameters.clear();
-      this.parametersOf = frame;
-      const parameter = (name) => {
-        if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
-        return this.parameters.get(name);
-      };
-      this.stages = explainStep(this.source.input(parameter));
+      this.stages = explainStep(this.source.input((name) => this.parameter(name)));
       const weights = this.stages.find(({ name }) => name === "Weights" || name === "Strengths").numbers.map((row) => row[row.length - 1]);
       const rows = shownRows(weights);
       this.render(rows);
       return { shown: rows.length, count: weights.length };
+    }
+    /** Return a parameter of the first model. */
+    parameter(name) {
+      const [{ model, run, epoch }] = this.explorer.scene.state.subjects;
+      const live = this.explorer.models[model];
+      const frame = JSON.stringify([model, run, epoch]);
+      if (frame !== this.parametersOf) this.parameters.clear();
+      this.parametersOf = frame;
+      if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
+      return this.parameters.get(name);
     }
     /** Return the shown rows of a stage. Fast weights have stages of the source alone, and of the whole memory. */
     static rowsOf(stage, shown) {
@@ -3858,6 +3915,7 @@
     choose(ref) {
       for (const cell3 of this.place.querySelectorAll(".chosen, .origin")) cell3.classList.remove("chosen", "origin");
       this.chosen = ref && this.cellOf(ref) ? ref : null;
+      this.onChoose(this.chosen && this.stages[this.chosen.stage].name);
       if (!this.chosen) {
         this.line.textContent = this.stages.length ? HINT : "";
         return;
@@ -3923,6 +3981,7 @@
     explorer.onAnswer(() => {
       panel.follow();
     });
+    return panel;
   }
 
   // src/live/legend.ts
@@ -4256,7 +4315,8 @@
       const { ink, warn, ground } = theme();
       const shown = shorten(label, LONGEST);
       const width = textWidth(shown, FONT2) + 8;
-      const back = svg("rect", { x: anchor === "end" ? x - width + 4 : x - 4, y: y - ROW / 2 + 1, width, height: ROW - 2, rx: 4, fill: share ? rgb(scale.colour(share)) : ground, "fill-opacity": share ? 0.35 : 0, stroke: isForced3 ? warn : "none" });
+      const isStrong = Math.abs(share) >= MIN_SHARE2 * scale.high;
+      const back = svg("rect", { x: anchor === "end" ? x - width + 4 : x - 4, y: y - ROW / 2 + 1, width, height: ROW - 2, rx: 4, fill: isStrong ? rgb(scale.colour(share)) : ground, "fill-opacity": isStrong ? 0.4 : 0, stroke: isForced3 ? warn : "none" });
       const group = svg("g", { class: "line-symbol" }, back, svg("text", { x, y: y + 5, "font-size": FONT2, "text-anchor": anchor, fill: ink }, shown), svg("title", {}, `${label}${share ? ` ${withMinus(share.toFixed(3))}` : ""}`));
       group.style.cursor = "pointer";
       group.addEventListener("click", act);
@@ -4484,7 +4544,7 @@
     // --- answers -----------------------------------------------------------------------------------
     async ask() {
       this.fitView();
-      const hasTrace = this.needsTrace();
+      const hasTrace = this.needsTrace;
       const answered = copyState(this.state);
       const shown = [];
       for (const [k, subject] of answered.subjects.entries()) shown.push(await this.askModel(answered, k, hasTrace && k === 0, subject));
@@ -4692,6 +4752,10 @@
       const vector = step.decoderInput;
       step.record.addRow("Decoder input", "the vector of the symbol before", visible(this.previous), vector, { columns: columnNumbers(vector.length) });
     }
+    results() {
+      const found = probabilities(this.logits);
+      return this.outputs.indices.map((k, place3) => ({ name: this.outputs.names[place3], text: found[k].toFixed(3), share: found[k] }));
+    }
     addResult(step, output) {
       const { record } = step;
       const { indices, names } = this.outputs;
@@ -4802,6 +4866,417 @@
       legend: "Orange frames: known links, dashed where they are only possible.",
       picture: () => explorer.state.picture === "lines" ? byId("live-lines").querySelector("svg") : null
     };
+  }
+
+  // src/live/mechanism_plane.ts
+  var SIZE = 300;
+  var MARGIN3 = 16;
+  function drawPlane(place3, { query, keys, context, weights, labels }, scale) {
+    const isPlane = query?.length === 2 && keys !== null && keys[0].length === 2;
+    place3.hidden = !isPlane;
+    if (!isPlane) {
+      place3.replaceChildren();
+      return;
+    }
+    const { line, soft, ink, warn, accent, ground } = theme();
+    const hasContext = context?.length === 2;
+    const vectors = [query, ...keys, ...hasContext ? [context] : []];
+    const most = 1.12 * Math.max(1e-6, ...vectors.flat().map(Math.abs));
+    const [toX, toY] = [linearScale([-most, most], [MARGIN3, SIZE - MARGIN3]), linearScale([-most, most], [SIZE - MARGIN3, MARGIN3])];
+    const arrow = ([x, y], colour, width, name) => {
+      const [endX, endY] = [toX(x), toY(y)];
+      const angle = Math.atan2(endY - toY(0), endX - toX(0));
+      const wing = (turn) => `${(endX - 9 * Math.cos(angle + turn)).toFixed(1)} ${(endY - 9 * Math.sin(angle + turn)).toFixed(1)}`;
+      return svg(
+        "g",
+        {},
+        svg("line", { x1: toX(0), y1: toY(0), x2: endX, y2: endY, stroke: colour, "stroke-width": width }),
+        svg("path", { d: `M${endX} ${endY}L${wing(0.4)}L${wing(-0.4)}Z`, fill: colour }),
+        svg("text", { x: endX + 6 * Math.sign(x || 1), y: endY + (y < 0 ? 14 : -5), "font-size": 13, "text-anchor": x < 0 ? "end" : "start", fill: ink, ...halo(ground) }, name)
+      );
+    };
+    const root = svg(
+      "svg",
+      { viewBox: `0 0 ${SIZE} ${SIZE}`, width: SIZE, height: SIZE, role: "img", "aria-label": "Query, keys and context as arrows in a plane" },
+      svg("line", { x1: MARGIN3, x2: SIZE - MARGIN3, y1: toY(0), y2: toY(0), stroke: line }),
+      svg("line", { y1: MARGIN3, y2: SIZE - MARGIN3, x1: toX(0), x2: toX(0), stroke: line }),
+      ...keys.map((key2, s) => arrow(key2, rgb(scale.colour(weights[s])), 2 + 3 * Math.min(1, Math.abs(weights[s]) / scale.high), `key of ${labels[s]}`)),
+      ...hasContext ? [arrow(context, accent, 2, "context")] : [],
+      arrow(query, warn, 3, "query"),
+      svg("text", { x: MARGIN3, y: SIZE - 2, "font-size": 12, fill: soft }, "The colour of a key is that of its weight.")
+    );
+    place3.replaceChildren(root);
+  }
+
+  // src/live/mechanism.ts
+  var MIN_WIDTH = 700;
+  var ROWS_HEIGHT = 260;
+  var TOP3 = 92;
+  var FONT3 = 13;
+  var GAP = 34;
+  var BAR_WIDTH = 74;
+  var RESULT_WIDTH = 150;
+  var LONGEST_LABEL2 = 12;
+  var STRIP_HEIGHT = 14;
+  var SHOWN_NUMBERS = 6;
+  var SLIDER_SCALE = 20;
+  var STAGES = {
+    source: ["Source"],
+    states: ["Encoder states"],
+    keys: ["Keys"],
+    query: ["Query", "Decoder state"],
+    scores: ["Scores"],
+    weights: ["Weights", "Strengths"],
+    values: ["Weighted values", "Values"],
+    context: ["Context"],
+    result: ["Probabilities", "Forecast"]
+  };
+  function readFlow(step) {
+    const { answer: { trace }, content: { config }, kind } = step.input;
+    const has = (name) => name in trace;
+    const query = config.kind === "transformer" ? step.headQuery : step.headSlice(step.query);
+    return {
+      labels: kind.sourceNames,
+      states: has("states") ? step.states : null,
+      keys: has("keys") ? step.keys : null,
+      values: has("values") ? step.values : null,
+      query,
+      scores: has("scores") ? step.scores : null,
+      weights: step.weights,
+      context: has("context") ? step.context : null,
+      results: kind.results(step)
+    };
+  }
+  var WORDS = {
+    source: "The source, one row per step.",
+    states: "Encoder states: what the encoder wrote while it read each source step. A state also carries the steps around it.",
+    keys: "Keys: what each source step shows to be compared with the query.",
+    query: "Query: what the decoder asks for in this step, made from its state.",
+    scores: "Scores: how well each key fits the query.",
+    weights: "Attention weights: the scores, made positive so that they add up to 1.",
+    values: "Values: what is read of each source step. Here they are as strong as their weights.",
+    context: "Context: the sum of the values, each times its weight. It is all that this step reads of the source.",
+    result: "What the step writes, computed from the context and the state of the decoder."
+  };
+  var numbersText = (numbers) => `${numbers.slice(0, SHOWN_NUMBERS).map((x) => withMinus(x.toFixed(3))).join(", ")}${numbers.length > SHOWN_NUMBERS ? `, \u2026 (${numbers.length} numbers)` : ""}`;
+  function describePart(part, flow) {
+    const vector = part === "query" ? flow.query : part === "context" ? flow.context : null;
+    const results = part === "result" ? ` ${flow.results.map(({ name, text: text2 }) => `${name}: ${text2}`).join(", ")}.` : "";
+    return `${WORDS[part]}${vector ? ` ${capitalize(numbersText(vector))}.` : ""}${results} A click shows its arithmetic.`;
+  }
+  function describeRow(row, { labels, scores, weights }) {
+    const score = scores ? `score ${formatNumber(scores[row])}, ` : "";
+    const weight = withMinus(weights[row].toFixed(3));
+    return `${capitalize(labels[row])}: ${score}weight ${weight}. So ${weight} times its value goes into the context.`;
+  }
+  function strip(rows, box, shares) {
+    const largest2 = Math.max(1e-9, ...rows.map((row) => Math.max(...row.map(Math.abs))));
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [rows[0].length, rows.length];
+    const context = canvas.getContext("2d");
+    const pixels = context.createImageData(canvas.width, canvas.height);
+    for (const [r, row] of rows.entries()) {
+      const share = Math.min(1, Math.abs(shares ? shares[r] : 1));
+      for (const [c, x] of row.entries()) pixels.data.set([...weightColour(x * share, largest2, true), 255], 4 * (r * canvas.width + c));
+    }
+    context.putImageData(pixels, 0, 0);
+    return svg("g", {}, svg("image", { ...box, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated" }), svg("rect", { ...box, fill: "none", stroke: theme().line }));
+  }
+  var Layout = class {
+    rowHeight;
+    bottom;
+    width;
+    x;
+    stripWidth;
+    labelWidth;
+    constructor(width, { labels, states, keys, scores }) {
+      this.width = Math.max(MIN_WIDTH, width);
+      this.rowHeight = Math.max(4, Math.min(20, ROWS_HEIGHT / labels.length));
+      this.bottom = TOP3 + labels.length * this.rowHeight;
+      this.labelWidth = Math.max(40, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL2), FONT3)));
+      const strips = 1 + (states ? 1 : 0) + (keys ? 1 : 0);
+      const bars = 1 + (scores ? 1 : 0);
+      const fixed = this.labelWidth + bars * BAR_WIDTH + RESULT_WIDTH + (strips + bars + 1) * GAP;
+      this.stripWidth = Math.max(36, (this.width - fixed) / strips);
+      let x = 0;
+      const next = (size, isThere = true) => {
+        const start = x;
+        if (isThere) x += size + GAP;
+        return start;
+      };
+      this.x = {
+        source: next(this.labelWidth),
+        states: next(this.stripWidth, states !== null),
+        keys: next(this.stripWidth, keys !== null),
+        scores: next(BAR_WIDTH, scores !== null),
+        weights: next(BAR_WIDTH),
+        values: next(this.stripWidth),
+        result: next(RESULT_WIDTH)
+      };
+    }
+    get height() {
+      return this.bottom + 74;
+    }
+    /** The box of a part whose rows are the source steps. */
+    rows(x, width) {
+      return { x, y: TOP3, width, height: this.bottom - TOP3 };
+    }
+  };
+  var Mechanism = class {
+    constructor(explorer, panel, source) {
+      this.explorer = explorer;
+      this.panel = panel;
+      this.source = source;
+      this.place.append(this.root);
+      explorer.useTrace(() => this.isOpen);
+      explorer.onAnswer(() => {
+        this.follow();
+      });
+      explorer.onPoint((column) => {
+        this.mark(column);
+      });
+      panel.onChoose = (stage) => {
+        this.markPart(stage);
+      };
+      this.details.addEventListener("toggle", () => {
+        this.follow();
+      });
+      this.root.addEventListener("pointermove", (event) => {
+        explorer.pointAt(this.rowAt(event));
+      });
+      this.root.addEventListener("pointerleave", () => {
+        explorer.pointAt(null);
+      });
+      inputById("live-temperature").addEventListener("input", () => {
+        this.heat();
+      });
+      onThemeChange(() => {
+        this.follow();
+      });
+    }
+    explorer;
+    panel;
+    source;
+    details = byId("live-mechanism");
+    place = byId("live-mechanism-picture");
+    line = byId("live-mechanism-line");
+    root = svg("svg", { role: "group", "aria-label": "The mechanism of the chosen step" });
+    flow = null;
+    layout = null;
+    parts = /* @__PURE__ */ new Map();
+    row = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", visibility: "hidden" });
+    isPending = false;
+    /** The step, layer and head whose weights the slider of the temperature has set. */
+    heated = "";
+    get isOpen() {
+      return this.details.open && this.explorer.first.layers > 0;
+    }
+    /** Show an answer; many in one frame are shown once. */
+    follow() {
+      const { scene, first } = this.explorer;
+      this.details.hidden = first.layers === 0 || scene?.state.kind === "encoder_self";
+      if (!scene || !this.isOpen || this.isPending) return;
+      if (!scene.hasTrace) {
+        void this.explorer.update();
+        return;
+      }
+      this.isPending = true;
+      requestAnimationFrame(() => {
+        this.isPending = false;
+        this.draw();
+      });
+    }
+    draw() {
+      const { scene } = this.explorer;
+      if (!scene?.hasTrace || scene.state.kind === "encoder_self") return;
+      const flow = readFlow(new AttentionStep(this.source.input((name) => this.panel.parameter(name))));
+      const layout2 = new Layout(this.place.clientWidth - 16, flow);
+      [this.flow, this.layout] = [flow, layout2];
+      this.root.setAttribute("viewBox", `0 0 ${layout2.width} ${layout2.height}`);
+      this.root.setAttribute("width", String(layout2.width));
+      this.root.setAttribute("height", String(layout2.height));
+      this.parts.clear();
+      const scale = weightScale([flow.weights], scene.shown[0].meaning, scene.state.isRelative);
+      this.root.replaceChildren(...this.columns(flow, layout2, scale), ...this.arrows(flow, layout2), ...this.ends(flow, layout2), this.row);
+      byId("live-mechanism-name").textContent = `${capitalize(this.source.name())}${this.headName}`;
+      this.line.textContent = "Point at a part or a row to see its numbers. A click on a part shows its arithmetic.";
+      drawPlane(byId("live-plane"), flow, scale);
+      this.showTemperature();
+    }
+    /** The layer and head, if there are several. */
+    get headName() {
+      const { first: { layers, heads }, state } = this.explorer;
+      return (layers > 1 ? `, layer ${state.layer + 1}` : "") + (heads > 1 ? `, head ${state.head + 1}` : "");
+    }
+    // --- the picture -------------------------------------------------------------------------------
+    /** The parts whose rows are the source steps. */
+    columns(flow, layout2, scale) {
+      const { soft, ink, accent } = theme();
+      const { x, rowHeight, stripWidth, labelWidth: labelWidth2 } = layout2;
+      const y = (s) => TOP3 + s * rowHeight;
+      const every = Math.ceil(11 / rowHeight);
+      const labels = flow.labels.flatMap((label, s) => s % every ? [] : [svg("text", { x: x.source + labelWidth2, y: y(s) + rowHeight / 2 + 4, "text-anchor": "end", "font-size": Math.min(FONT3, Math.max(9, rowHeight * every)), fill: ink }, shorten(label, LONGEST_LABEL2))]);
+      const bars = (start, numbers, low, high, colour) => {
+        const toX = (value) => start + (Math.min(high, Math.max(low, value)) - low) / (high - low || 1) * BAR_WIDTH;
+        const zero = toX(Math.min(high, Math.max(low, 0)));
+        return [svg("line", { x1: zero, x2: zero, y1: TOP3, y2: layout2.bottom, stroke: soft, "stroke-width": 0.5 }), ...numbers.map((value, s) => svg("rect", { x: Math.min(zero, toX(value)), y: y(s) + rowHeight * 0.12, width: Math.max(0.8, Math.abs(toX(value) - zero)), height: rowHeight * 0.76, fill: colour(value) }))];
+      };
+      const { states, keys, scores, weights, values } = flow;
+      const found = [this.part("source", "source", layout2.rows(x.source, labelWidth2), labels)];
+      if (states) found.push(this.part("states", "encoder states", layout2.rows(x.states, stripWidth), [strip(states, layout2.rows(x.states, stripWidth))]));
+      if (keys) found.push(this.part("keys", "keys", layout2.rows(x.keys, stripWidth), [strip(keys, layout2.rows(x.keys, stripWidth))]));
+      if (scores) {
+        const finite = scores.filter(Number.isFinite);
+        const [low, high] = [Math.min(0, ...finite), Math.max(0, ...finite)];
+        found.push(this.part("scores", "scores", layout2.rows(x.scores, BAR_WIDTH), bars(x.scores, scores, low, high, () => accent)));
+      }
+      const isStrength = scale.low < 0;
+      found.push(this.part("weights", isStrength ? "read strengths" : "weights", layout2.rows(x.weights, BAR_WIDTH), [
+        svg("rect", { ...layout2.rows(x.weights, BAR_WIDTH), fill: "none", stroke: theme().line }),
+        ...bars(x.weights, weights, scale.low, scale.high, (value) => rgb(scale.colour(value)))
+      ]));
+      const shown = values ?? states;
+      if (shown) found.push(this.part("values", values ? "values \xD7 weights" : "states \xD7 strengths", layout2.rows(x.values, stripWidth), [strip(shown, layout2.rows(x.values, stripWidth), weights.map((weight) => weight / scale.high))]));
+      return found;
+    }
+    /** The parts that are one vector or a few numbers: query, context and what the step writes. */
+    ends(flow, layout2) {
+      const { ink, soft, accent } = theme();
+      const { x, stripWidth, bottom } = layout2;
+      const found = [];
+      if (flow.query) {
+        const box = { x: flow.keys ? x.keys : x.weights, y: 24, width: flow.keys ? stripWidth : BAR_WIDTH, height: STRIP_HEIGHT };
+        found.push(this.part("query", "query, from the decoder", box, [strip([flow.query], box)]));
+      }
+      if (flow.context) {
+        const box = { x: x.values, y: bottom + 36, width: stripWidth, height: STRIP_HEIGHT };
+        found.push(this.part("context", "", box, [strip([flow.context], box), svg("text", { x: box.x, y: box.y + STRIP_HEIGHT + 16, "font-size": FONT3, fill: soft }, "context")]));
+      }
+      const lines = flow.results.slice(0, 6).map(({ name, text: text2, share }, k) => {
+        const y = TOP3 + 10 + 30 * k;
+        return svg("g", {}, svg("text", { x: x.result, y: y + 4, "font-size": 15, fill: ink, "font-weight": k === 0 ? 600 : 400 }, shorten(name, 10)), svg("text", { x: x.result + RESULT_WIDTH - 30, y: y + 4, "font-size": 15, fill: ink, "text-anchor": "end" }, text2), ...share === null ? [] : [svg("rect", { x: x.result, y: y + 9, width: Math.max(1, share * (RESULT_WIDTH - 30)), height: 5, fill: accent })]);
+      });
+      found.push(this.part("result", "output", { x: x.result, y: TOP3 - 8, width: RESULT_WIDTH, height: Math.max(30, 30 * lines.length + 4) }, lines));
+      return found;
+    }
+    /** A part with its name above, which a click or Enter explains. */
+    part(part, name, box, drawn) {
+      const { soft } = theme();
+      const frame = svg("rect", { x: box.x - 4, y: box.y - 4, width: box.width + 8, height: box.height + 8, fill: "transparent", "stroke-width": 2, rx: 4, class: "mechanism-frame" });
+      const group = svg("g", { class: "mechanism-part", role: "button", tabindex: 0, "aria-label": WORDS[part], "data-part": part }, ...drawn, svg("text", { x: box.x, y: box.y - 9, "font-size": FONT3, fill: soft }, name), frame);
+      group.style.cursor = "pointer";
+      const describe2 = () => {
+        if (this.flow) this.line.textContent = describePart(part, this.flow);
+      };
+      group.addEventListener("pointerenter", describe2);
+      group.addEventListener("focus", describe2);
+      const open = () => {
+        void this.panel.reveal(STAGES[part]);
+      };
+      group.addEventListener("click", open);
+      group.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        open();
+      });
+      this.parts.set(part, frame);
+      return group;
+    }
+    /** Arrows with the operation that leads from one part to the next. */
+    arrows(flow, layout2) {
+      const { soft } = theme();
+      const { x, stripWidth, labelWidth: labelWidth2, bottom } = layout2;
+      const middle = (TOP3 + bottom) / 2;
+      const arrow = (path) => svg("path", { d: path, fill: "none", stroke: soft, "stroke-width": 1.4, "marker-end": "url(#mechanism-arrow)" });
+      const across = (end, start) => arrow(`M${end + 7} ${middle}L${start - 8} ${middle}`);
+      const word = (text2, at, y, anchor = "middle") => svg("text", { x: at, y, "font-size": 12, fill: soft, "text-anchor": anchor, "font-style": "italic" }, text2);
+      const head = svg("defs", {}, svg("marker", { id: "mechanism-arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z", fill: soft })));
+      const found = [head];
+      const below = bottom + 18;
+      if (flow.states) found.push(across(x.source + labelWidth2, x.states), word("encoder", (x.source + labelWidth2 + x.states) / 2, below));
+      if (flow.keys && flow.states) found.push(across(x.states + stripWidth, x.keys));
+      if (flow.scores) {
+        found.push(across(x.keys + stripWidth, x.scores), across(x.scores + BAR_WIDTH, x.weights));
+        found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, below), word(this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, below));
+        if (flow.query) found.push(arrow(`M${x.keys + stripWidth + 6} 31L${x.scores + BAR_WIDTH / 2} 31L${x.scores + BAR_WIDTH / 2} ${TOP3 - 26}`));
+      }
+      found.push(across(x.weights + BAR_WIDTH, x.values));
+      if (flow.context) {
+        found.push(arrow(`M${x.values + stripWidth / 2} ${bottom + 5}L${x.values + stripWidth / 2} ${bottom + 30}`), word("sum", x.values + stripWidth / 2 + 8, below + 2, "start"));
+        const low = bottom + 36 + STRIP_HEIGHT / 2;
+        const resultBottom = Math.min(bottom, TOP3 + 30 * Math.min(6, flow.results.length));
+        found.push(arrow(`M${x.values + stripWidth + 6} ${low}L${x.result + 24} ${low}L${x.result + 24} ${resultBottom + 6}`), word("with the decoder\u2019s state", layout2.width - 4, low + 18, "end"));
+      }
+      return found;
+    }
+    get normalizer() {
+      return this.explorer.first.config.attention?.normalizer ?? "softmax";
+    }
+    // --- marks -------------------------------------------------------------------------------------
+    rowAt(event) {
+      const { layout: layout2, flow } = this;
+      if (!layout2 || !flow) return null;
+      const box = this.root.getBoundingClientRect();
+      const y = (event.clientY - box.top) * (layout2.height / box.height);
+      const row = Math.floor((y - TOP3) / layout2.rowHeight);
+      return row >= 0 && row < flow.labels.length ? row : null;
+    }
+    /** Mark the row of a source step. */
+    mark(row) {
+      const { layout: layout2, flow } = this;
+      if (!layout2 || !flow || row === null || row >= flow.labels.length) {
+        this.row.setAttribute("visibility", "hidden");
+        return;
+      }
+      const { x, rowHeight, stripWidth } = layout2;
+      const box = { x: x.source - 2, y: TOP3 + row * rowHeight, width: x.values + stripWidth - x.source + 4, height: rowHeight };
+      for (const [name, value] of Object.entries(box)) this.row.setAttribute(name, value.toFixed(2));
+      this.row.setAttribute("stroke", theme().accent);
+      this.row.setAttribute("visibility", "visible");
+      this.line.textContent = describeRow(row, flow);
+    }
+    /** Mark the part whose arithmetic the reader looks at. */
+    markPart(stage) {
+      const { accent } = theme();
+      const chosen = stage === null ? void 0 : Object.keys(STAGES).find((part) => STAGES[part].some((name) => stage.startsWith(name)));
+      for (const [part, frame] of this.parts) frame.setAttribute("stroke", part === chosen ? accent : "none");
+    }
+    // --- the temperature of the softmax ------------------------------------------------------------
+    get placeKey() {
+      const { step, layer, head } = this.explorer.state;
+      return `${step}/${layer}/${head}`;
+    }
+    /** The slider exists where the weights are the softmax of the scores, and may be forced. */
+    showTemperature() {
+      const { first: { config }, canForce: canForce2, state } = this.explorer;
+      const hasSlider = canForce2 && this.normalizer === "softmax" && !config.attention?.location && this.flow?.scores !== null;
+      byId("live-temperature-place").hidden = !hasSlider;
+      const isHeated = this.heated === this.placeKey && state.force.get(state.step + 1, state.layer, state.head) !== void 0;
+      if (!isHeated) inputById("live-temperature").value = "0";
+      const temperature = 10 ** (Number(inputById("live-temperature").value) / SLIDER_SCALE);
+      const text2 = `Temperature of the softmax ${temperature.toPrecision(2)}${temperature === 1 ? " (the model\u2019s own)" : ""}`;
+      byId("live-temperature-name").textContent = text2;
+      inputById("live-temperature").setAttribute("aria-valuetext", text2);
+    }
+    /** Force the weights of the chosen step to the softmax of its scores at another temperature. */
+    heat() {
+      const { explorer, flow } = this;
+      const value = Number(inputById("live-temperature").value);
+      if (!flow?.scores) return;
+      this.heated = this.placeKey;
+      if (value === 0) {
+        explorer.freeRow();
+        return;
+      }
+      const weights = softmax(flow.scores, 10 ** (value / SLIDER_SCALE));
+      explorer.forceRow(() => weights);
+    }
+  };
+  function softmax(scores, temperature) {
+    const largest2 = Math.max(...scores);
+    const powers = scores.map((score) => Math.exp((score - largest2) / temperature));
+    const sum = powers.reduce((a, b) => a + b, 0);
+    return powers.map((power) => power / sum);
   }
 
   // src/live/arithmetic/scaling.ts
@@ -4965,6 +5440,10 @@
     addDecoderInput(step) {
       step.record.addRow("Decoder input", "", "point", step.decoderInput, { columns: this.data.content.target_features });
     }
+    results(step) {
+      const { forecast, content: { target_features: names } } = this.data;
+      return names.map((name, g) => ({ name, text: formatValue(forecast[step.input.step][g], 1), share: null }));
+    }
     addResult(step, output) {
       const { data } = this;
       const { step: t } = step.input;
@@ -5019,11 +5498,11 @@
   }
 
   // src/live/picture.ts
-  var MARGIN3 = 16;
-  var GAP = 24;
-  var MIN_WIDTH = 420;
+  var MARGIN4 = 16;
+  var GAP2 = 24;
+  var MIN_WIDTH2 = 420;
   var LINE = 20;
-  var FONT3 = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+  var FONT4 = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
   var PIXELS = 2;
   var CHARACTER = 7.7;
   var PAGE_ATTRIBUTES = ["tabindex", "role", "class", "style", "data-point", "data-step", "data-column", "id"];
@@ -5053,7 +5532,7 @@
     return lines;
   }
   function legend(names, fill2, y) {
-    let x = MARGIN3;
+    let x = MARGIN4;
     return names.flatMap(({ name, colour }) => {
       const parts = [svg("path", { d: `M${x + 6} ${y - 11}l6 6l-6 6l-6 -6Z`, fill: colour }), svg("text", { x: x + 18, y, "font-size": 13, fill: fill2 }, name)];
       x += 36 + name.length * CHARACTER;
@@ -5063,13 +5542,13 @@
   function compose(title, text2, names, path, maps) {
     const { ground, ink, soft } = theme();
     const left = path ? sizeOf(path) : { width: 0, height: 0 };
-    const start = MARGIN3 + (path ? left.width + GAP : 0);
+    const start = MARGIN4 + (path ? left.width + GAP2 : 0);
     const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
-    const width = Math.max(MIN_WIDTH, start + right + MARGIN3 - (right ? 0 : GAP));
+    const width = Math.max(MIN_WIDTH2, start + right + MARGIN4 - (right ? 0 : GAP2));
     const words = (content, x, y, size, fill2, weight = 400) => svg("text", { x, y, "font-size": size, "font-weight": weight, fill: fill2 }, content);
-    const root = svg("svg", { "font-family": FONT3 });
-    const lines = wrap(text2, Math.floor((width - 2 * MARGIN3) / CHARACTER));
-    const top = MARGIN3 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
+    const root = svg("svg", { "font-family": FONT4 });
+    const lines = wrap(text2, Math.floor((width - 2 * MARGIN4) / CHARACTER));
+    const top = MARGIN4 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
     let bottom = top;
     const column = [];
     for (const { picture, caption } of maps) {
@@ -5080,15 +5559,15 @@
       column.push(copy(picture, start, bottom));
       bottom += sizeOf(picture).height;
     }
-    const height = Math.max(top + left.height, bottom) + MARGIN3;
+    const height = Math.max(top + left.height, bottom) + MARGIN4;
     for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["width", String(width)], ["height", String(height)]]) root.setAttribute(name, value);
     root.append(
       svg("title", {}, title),
       svg("rect", { x: 0, y: 0, width, height, fill: ground }),
-      words(title, MARGIN3, MARGIN3 + 16, 18, ink, 600),
-      ...lines.map((line, k) => words(line, MARGIN3, MARGIN3 + 24 + (k + 0.8) * LINE, 13, soft)),
-      ...legend(names, ink, MARGIN3 + 24 + (lines.length + 0.8) * LINE),
-      ...path ? [copy(path, MARGIN3, top)] : [],
+      words(title, MARGIN4, MARGIN4 + 16, 18, ink, 600),
+      ...lines.map((line, k) => words(line, MARGIN4, MARGIN4 + 24 + (k + 0.8) * LINE, 13, soft)),
+      ...legend(names, ink, MARGIN4 + 24 + (lines.length + 0.8) * LINE),
+      ...path ? [copy(path, MARGIN4, top)] : [],
       ...column
     );
     return root;
@@ -5822,7 +6301,8 @@ ${text2}
   async function showPoints(page) {
     const models = await loadAll(page.live.models, (each) => LiveModel.load(each));
     const explorer = await LiveExplorer.load(page, models);
-    addArithmetic(explorer, pointArithmetic(explorer));
+    const arithmetic = pointArithmetic(explorer);
+    new Mechanism(explorer, addArithmetic(explorer, arithmetic), arithmetic);
     window.seqattn = {
       createSession,
       explorer,
@@ -5841,7 +6321,8 @@ ${text2}
   async function showWords(page) {
     const models = await loadAll(page.live.models, (each) => WordModel.load(each));
     const explorer = await WordExplorer.load(page, models);
-    addArithmetic(explorer, wordArithmetic(explorer));
+    const arithmetic = wordArithmetic(explorer);
+    new Mechanism(explorer, addArithmetic(explorer, arithmetic), arithmetic);
     window.seqattn = {
       createSession,
       explorer,

@@ -22,6 +22,8 @@ export interface HeatmapEvents {
   chooseStep(step: number): void;
   /** A cell was clicked, or Enter pressed on it. */
   chooseCell(step: number, column: number): void;
+  /** The pointer is over a column; null: over none. */
+  pointAt(column: number | null): void;
 }
 
 /** The size of a heatmap in pixels and cells. */
@@ -107,7 +109,10 @@ export class HeatmapPlot {
   /** The elements of the cells stay while the grid has the same cells: a browser loses the click on an element that is replaced between press and release. */
   private readonly cellGroup = svg("g", { "aria-hidden": "true" });
   private readonly cursor = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page" });
+  /** The column of the source step at which the reader points, in this picture or in another. */
+  private readonly pointed = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page", visibility: "hidden" });
   private shape = "";
+  private grid: Grid | null = null;
 
   constructor(private readonly place: HTMLElement, private readonly events: HeatmapEvents) {
     this.root = svg("svg", { tabindex: 0, role: "grid" });
@@ -117,6 +122,26 @@ export class HeatmapPlot {
     // Only the outline follows the focus, which comes between the press of a click and its release.
     this.root.addEventListener("focus", () => { this.showCursor(); });
     this.root.addEventListener("blur", () => { this.showCursor(); });
+    this.root.addEventListener("pointermove", (event) => { this.events.pointAt(this.columnAt(event)); });
+    this.root.addEventListener("pointerleave", () => { this.events.pointAt(null); });
+  }
+
+  /** Mark the column of a source step; null: none. */
+  mark(column: number | null): void {
+    const { grid, pointed } = this;
+    pointed.setAttribute("visibility", grid && column !== null && column < grid.columns ? "visible" : "hidden");
+    if (!grid || column === null) return;
+    place(pointed, { ...grid, cellHeight: grid.rows * grid.cellHeight }, 0, column);
+    pointed.setAttribute("stroke", theme().accent);
+  }
+
+  /** Return the column of a pointer; null if it is over none. */
+  private columnAt(event: MouseEvent): number | null {
+    const { grid } = this;
+    if (!grid) return null;
+    const box = this.root.getBoundingClientRect();
+    const column = Math.floor(((event.clientX - box.left) * (this.root.viewBox.baseVal.width / box.width) - grid.left) / grid.cellWidth);
+    return column >= 0 && column < grid.columns ? column : null;
   }
 
   private showCursor(): void {
@@ -129,6 +154,7 @@ export class HeatmapPlot {
     this.place.hidden = rows.length === 0;
     if (!rows.length) return;
     const grid = layOut(view, Math.max(240, this.place.clientWidth));
+    this.grid = grid;
     this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
     this.root.setAttribute("width", String(grid.width));
     this.root.setAttribute("height", String(grid.height));
@@ -141,7 +167,7 @@ export class HeatmapPlot {
     else this.drawCells(view, grid);
     this.shape = isImage ? "" : shapeOf(grid);
     while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
-    this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.cursor, this.currentCell(view));
+    this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.pointed, this.cursor, this.currentCell(view));
     place(this.cursor, grid, chosen, this.column);
     this.cursor.setAttribute("stroke", theme().ink);
     this.showCursor();
@@ -222,11 +248,10 @@ export class HeatmapPlot {
 
   private click(event: MouseEvent, grid: Grid): void {
     const box = this.root.getBoundingClientRect();
-    const scale = this.root.viewBox.baseVal.width / box.width;
-    const column = Math.floor(((event.clientX - box.left) * scale - grid.left) / grid.cellWidth);
-    const row = Math.floor(((event.clientY - box.top) * scale - TOP) / grid.cellHeight);
+    const column = this.columnAt(event);
+    const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
     if (row < 0 || row >= grid.rows) return;
-    if (column < 0 || column >= grid.columns) {
+    if (column === null) {
       this.events.chooseStep(row);
       return;
     }

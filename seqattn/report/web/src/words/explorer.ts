@@ -141,7 +141,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
 
   protected async ask(): Promise<WordScene> {
     this.fitView();
-    const hasTrace = this.needsTrace();
+    const hasTrace = this.needsTrace;
     const answered = copyState(this.state);
     const shown: ShownWords[] = [];
     for (const [k, subject] of answered.subjects.entries()) shown.push(await this.askModel(answered, k, hasTrace && k === 0, subject));
