@@ -2947,10 +2947,28 @@
     { name: "teacher forcing", definition: "Giving the [decoder] the true previous point instead of its own forecast. It makes training easier, but it is impossible in real use." },
     { name: "value", definition: "The numbers of a source point that attention passes on. The weights decide how much of each value is in the [context]." }
   ];
+  var OF_NUMBERS = ["forecast point", "mean squared error", "noise floor", "parameter-free", "source point"];
+  var OF_SYMBOLS = [
+    { name: "alignment", definition: "Which source symbols an output symbol stands for. [Attention weights|attention weight] resemble it, but they say what the [decoder] read: states of the [encoder] that also carry the symbols around them." },
+    { name: "beam search", definition: "A search that keeps several beginnings of the output at each step, and so finds more probable outputs than the greedy search, which keeps only the most probable symbol." },
+    { name: "output symbol", definition: "A symbol that the model writes. The output symbols are counted from 1, and the last one is the end." },
+    { name: "perplexity", definition: "Among how many equally likely symbols the model would be as uncertain as it is. 1 is certainty." },
+    { name: "source symbol", definition: "A symbol that the model is given: a character, a word or a part of a word." }
+  ];
+  function termsOf(hasSymbols) {
+    if (!hasSymbols) return TERMS;
+    const renamed = TERMS.filter(({ name }) => !OF_NUMBERS.includes(name)).map(({ name, definition }) => ({
+      name,
+      definition: definition.replace(/forecast point/g, "output symbol").replace(/source point/g, "source symbol").replace("Forecasting as", "Writing as").replace("A simple forecast that", "A simple output that").replace("repeating the last value", "a copy of the source").replace("its error is", "its errors are").replace("writes the forecast, one point", "writes the output, one symbol").replace("each of its points", "each of its symbols").replace("own forecast.", "own symbol.").replace("true previous point", "true previous symbol")
+    }));
+    return [...renamed, ...OF_SYMBOLS].sort((a, b) => a.name < b.name ? -1 : 1);
+  }
+  var shownTerms = TERMS;
   var idOf = (name) => `term-${name.replaceAll(" ", "-")}`;
-  function showGlossary() {
+  function showGlossary(hasSymbols) {
+    shownTerms = termsOf(hasSymbols);
     const list = document.createElement("dl");
-    list.append(...TERMS.flatMap(({ name, definition }) => {
+    list.append(...shownTerms.flatMap(({ name, definition }) => {
       const term2 = document.createElement("dt");
       term2.id = idOf(name);
       term2.append(textElement("dfn", name));
@@ -2960,7 +2978,7 @@
     }));
     byId("glossary").append(list);
     for (const marked of document.querySelectorAll("[data-term]")) {
-      const term2 = TERMS.find(({ name }) => name === marked.dataset.term);
+      const term2 = shownTerms.find(({ name }) => name === marked.dataset.term);
       if (term2) marked.replaceWith(termElement(marked.textContent, term2));
     }
   }
@@ -3030,7 +3048,7 @@
   function withTerms(text2, show) {
     return splitTerms(text2).map((part, k) => {
       const [words, name = words] = part.split("|");
-      const term2 = k % 2 ? TERMS.find((each) => each.name === name) : void 0;
+      const term2 = k % 2 ? shownTerms.find((each) => each.name === name) : void 0;
       return term2 ? termElement(words, term2, show) : part;
     });
   }
@@ -6432,7 +6450,7 @@ ${text2}
     const content = readContent();
     const live = await showLive(content);
     if (live) document.querySelector("#explorer")?.remove();
-    showGlossary();
+    showGlossary(content.live?.words !== void 0 || content.kind === "run" && content.symbols !== void 0 && content.symbols !== null);
     listParts();
     followTheme();
     await (live ? waitForPause() : nextTask());

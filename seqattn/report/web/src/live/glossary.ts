@@ -31,12 +31,37 @@ export const TERMS: readonly Term[] = [
   { name: "value", definition: "The numbers of a source point that attention passes on. The weights decide how much of each value is in the [context]." },
 ];
 
+/** On a page of symbols, terms about numbers are left out. */
+const OF_NUMBERS = ["forecast point", "mean squared error", "noise floor", "parameter-free", "source point"];
+const OF_SYMBOLS: readonly Term[] = [
+  { name: "alignment", definition: "Which source symbols an output symbol stands for. [Attention weights|attention weight] resemble it, but they say what the [decoder] read: states of the [encoder] that also carry the symbols around them." },
+  { name: "beam search", definition: "A search that keeps several beginnings of the output at each step, and so finds more probable outputs than the greedy search, which keeps only the most probable symbol." },
+  { name: "output symbol", definition: "A symbol that the model writes. The output symbols are counted from 1, and the last one is the end." },
+  { name: "perplexity", definition: "Among how many equally likely symbols the model would be as uncertain as it is. 1 is certainty." },
+  { name: "source symbol", definition: "A symbol that the model is given: a character, a word or a part of a word." },
+];
+
+/** Return the terms of a page of points or of symbols, in alphabetical order. */
+export function termsOf(hasSymbols: boolean): readonly Term[] {
+  if (!hasSymbols) return TERMS;
+  const renamed = TERMS.filter(({ name }) => !OF_NUMBERS.includes(name)).map(({ name, definition }) => ({
+    name, definition: definition.replace(/forecast point/g, "output symbol").replace(/source point/g, "source symbol")
+      .replace("Forecasting as", "Writing as").replace("A simple forecast that", "A simple output that").replace("repeating the last value", "a copy of the source").replace("its error is", "its errors are")
+      .replace("writes the forecast, one point", "writes the output, one symbol").replace("each of its points", "each of its symbols").replace("own forecast.", "own symbol.").replace("true previous point", "true previous symbol"),
+  }));
+  return [...renamed, ...OF_SYMBOLS].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** The terms of this page. */
+let shownTerms = TERMS;
+
 const idOf = (name: string): string => `term-${name.replaceAll(" ", "-")}`;
 
 /** Show the list at the end of the page, and make the marked words of the page buttons. */
-export function showGlossary(): void {
+export function showGlossary(hasSymbols: boolean): void {
+  shownTerms = termsOf(hasSymbols);
   const list = document.createElement("dl");
-  list.append(...TERMS.flatMap(({ name, definition }) => {
+  list.append(...shownTerms.flatMap(({ name, definition }) => {
     const term = document.createElement("dt");
     term.id = idOf(name);
     term.append(textElement("dfn", name));
@@ -46,7 +71,7 @@ export function showGlossary(): void {
   }));
   byId("glossary").append(list);
   for (const marked of document.querySelectorAll<HTMLElement>("[data-term]")) {
-    const term = TERMS.find(({ name }) => name === marked.dataset.term);
+    const term = shownTerms.find(({ name }) => name === marked.dataset.term);
     if (term) marked.replaceWith(termElement(marked.textContent, term));
   }
 }
@@ -127,7 +152,7 @@ export const markTerms = (sentence: string): string => (sentence.includes("[") ?
 function withTerms(text: string, show?: (term: Term) => void): (HTMLElement | string)[] {
   return splitTerms(text).map((part, k) => {
     const [words, name = words] = part.split("|");
-    const term = k % 2 ? TERMS.find((each) => each.name === name) : undefined;
+    const term = k % 2 ? shownTerms.find((each) => each.name === name) : undefined;
     return term ? termElement(words, term, show) : part;
   });
 }
