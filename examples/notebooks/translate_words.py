@@ -32,7 +32,12 @@ import seqattn
 config = {
     "seed": 23,
     "data": {"kind": "grammar", "n_train": 1500, "n_validation": 60, "n_test": 80},
-    "model": {"kind": "recurrent", "hidden_dim": 24, "bidirectional": True, "attention": {"score": "dot"}},
+    "model": {
+        "kind": "recurrent",
+        "hidden_dim": 24,
+        "bidirectional": True,
+        "attention": {"score": "dot"},
+    },
     "training": {
         "epochs": 4,
         "batch_size": 30,
