@@ -24,6 +24,7 @@ from seqattn.analysis.explanation.transformer import explain_transformer
 from seqattn.errors import UsageError, counted
 from seqattn.models import FastWeightsModel, RecurrentModel, Seq2SeqModel, TransformerModel
 from seqattn.models.attention.arithmetic import DECIMALS, MAX_PRINTED_SIDE, Array, Stage, as_printed
+from seqattn.models.decoding import log_probabilities
 
 
 def explain(
@@ -83,7 +84,7 @@ def explain(
         if not record.symbols:  # the printed layers do not determine the output
             record.add_probabilities(output)
         best = [record.target_symbols.index(symbol) for symbol in record.symbols]
-        output = output.softmax(-1)[best]
+        output = log_probabilities(output).exp()[best]
     record.model_prediction = as_printed(output).tolist()
     return record
 

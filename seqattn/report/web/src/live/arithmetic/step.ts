@@ -12,6 +12,8 @@ export interface StepKind {
   outputs: { indices: number[]; names: string[] };
   /** The name of what the output layer computes. */
   outputName: string;
+  /** Which rows of the output layer are shown, after its name. */
+  rowsNote: string;
   addSource(step: AttentionStep): void;
   addDecoderInput(step: AttentionStep): void;
   /** Add what follows from the output of the network; null if the shown layers do not determine it. */
