@@ -110,8 +110,10 @@ class Explanation(Record):
             printed: the logits of `symbols`, computed from printed numbers; None to take those of
                 the model.
         """
-        log_z = as_printed(logits.logsumexp(-1)[None])
-        formula = f"log Z = the logarithm of the sum of exp(logit) over all {len(logits)} symbols"
+        possible = [k for k in range(len(logits)) if k not in (PAD, BEGIN)]
+        log_z = as_printed(logits[possible].logsumexp(-1)[None])
+        formula = (f"log Z = the logarithm of the sum of exp(logit) over the {len(possible)} symbols"
+                   " that can be written")  # fmt: skip
         self.add_from_model("Normalization", formula, log_z[None], ["all symbols"], ["log Z"])
         if printed is None:
             of_model = logits[self._best(logits)][:, None]
