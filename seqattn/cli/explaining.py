@@ -99,9 +99,9 @@ class StepOptions:
         int, typer.Option("--step", metavar="T", help="Step of the forecast, from 1.")
     ] = 1
     layer: Annotated[
-        int, typer.Option("--layer", metavar="L", help="Decoder layer of a Transformer, from 0.")
-    ] = 0
-    head: Annotated[int, typer.Option("--head", metavar="A", help="Attention head, from 0.")] = 0
+        int, typer.Option("--layer", metavar="L", help="Decoder layer of a Transformer, from 1.")
+    ] = 1
+    head: Annotated[int, typer.Option("--head", metavar="A", help="Attention head, from 1.")] = 1
     top: Annotated[int | None, typer.Option(
         "--top", metavar="N", min=1, help="Print only the N source steps with the largest weights.",
         show_default=f"all, or {SHORT_LIST} of more than {MAX_SOURCES}",
@@ -157,7 +157,7 @@ def explain_command(
     if symbols[0]:
         title = f"{title}: {trained.spec.source.text(source)}"
     explanation = explain(
-        trained.model, source, step=step, layer=options.layer, head=options.head,
+        trained.model, source, step=step, layer=options.layer - 1, head=options.head - 1,
         features=trained.spec.source_features, target_features=trained.spec.target_features,
         symbols=symbols, title=title.replace("\n", ", "),
     )  # fmt: skip

@@ -64,11 +64,17 @@ class MapOptions:
         "--kind", help="Cross-attention, or self-attention of a Transformer."
     )] = "cross"  # fmt: skip
     layer: Annotated[int | None, typer.Option(
-        "--layer", metavar="L", min=0, help="Layer, from 0.", show_default="all"
+        "--layer", metavar="L", min=1, help="Layer, from 1.", show_default="all"
     )] = None  # fmt: skip
     head: Annotated[int | None, typer.Option(
-        "--head", metavar="A", min=0, help="Head, from 0.", show_default="all"
+        "--head", metavar="A", min=1, help="Head, from 1.", show_default="all"
     )] = None  # fmt: skip
+
+    @property
+    def indices(self) -> tuple[int | None, int | None]:
+        """The index of the layer and the index of the head, from 0; None for all of them."""
+        layer = None if self.layer is None else self.layer - 1
+        return layer, None if self.head is None else self.head - 1
 
     @property
     def name_parts(self) -> list[str]:
@@ -190,7 +196,8 @@ def _draw_film(
         )
     film = folder.read_film()
     target = picture.path(folder.path, ["attention_film", *maps.name_parts])
-    layer, head, examples = maps.layer or 0, maps.head or 0, view.examples
+    layer, head = (index or 0 for index in maps.indices)
+    examples = view.examples
     if view.terminal:
         from seqattn.cli.text_heatmap import print_panels
 
@@ -219,9 +226,9 @@ def _print_maps(
 ) -> None:
     from seqattn.cli.text_heatmap import print_largest_weights, print_weights
 
-    print_weights(weights, titles[:examples], maps.kind, maps.layer, maps.head)
+    print_weights(weights, titles[:examples], maps.kind, *maps.indices)
     if maps.kind == "cross" and len(titles) > examples:
-        print_largest_weights(weights, titles, maps.layer, maps.head)
+        print_largest_weights(weights, titles, *maps.indices)
 
 
 def _draw_maps(
@@ -230,10 +237,10 @@ def _draw_maps(
 ) -> None:  # fmt: skip
     from seqattn.plots import run_pictures
 
+    layer, head = maps.indices
     figure, left_out = run_pictures.attention_picture(
-        weights, titles, examples, kind=maps.kind, layer=maps.layer, head=maps.head,
-        as_grid=as_grid,
-    )  # fmt: skip
+        weights, titles, examples, kind=maps.kind, layer=layer, head=head, as_grid=as_grid
+    )
     run_pictures.save(figure, target)
     if lacking := run_pictures.characters_without_font(figure):
         note(f"No installed font has {lacking}; boxes take their place.")

@@ -123,7 +123,7 @@ class ForecastOptions:
     attention_override: Annotated[str | None, typer.Option(
         "--attention-override", metavar="MODE",
         help="Replace the attention weights: uniform, shuffled, previous, one_hot:K,"
-        " zeros[:LAYER[:HEAD]], or forced:FILE.json for your own weights.",
+        " zeros[:LAYER[:HEAD]] (counted from 1), or forced:FILE.json for your own weights.",
     )] = None  # fmt: skip
 
     def check_no_files(self, files: ForecastFiles) -> None:

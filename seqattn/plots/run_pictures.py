@@ -257,7 +257,7 @@ def attention_panels(
             kind, source_length, is_aligned=alignment is not None
         )
         for i, j in maps:
-            labels = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
+            labels = [f"layer {i + 1}"] * (layers > 1) + [f"head {j + 1}"] * (heads > 1)
             found.append(
                 Panel(
                     weights[k, i, j, : int(rows[k]), : int(columns[k])],
@@ -379,7 +379,7 @@ def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
         UsageError: if the index is not below `count`.
     """
     if index is not None and index >= count:
-        raise UsageError(f"{option} {index}: this model has {count}, counted from 0.")
+        raise UsageError(f"{option} {index + 1}: this model has {count}, counted from 1.")
     return list(range(count)) if index is None else [index]
 
 

@@ -1644,7 +1644,7 @@
     const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
     const cellWidth = Math.min(MAX_CELL * 2, (width - left - right) / columns);
     const widest = labelWidth(view.columnLabels);
-    const isTurned = !view.isNumbered && widest > cellWidth - 3;
+    const isTurned = !view.isNumbered && widest > Math.max(cellWidth, MIN_LABELLED) - 3;
     const below = (isTurned ? widest + 10 : 18) + 24;
     const cellHeight = Math.min(cellWidth, MAX_CELL, (MAX_HEIGHT - TOP - 42) / rows);
     const height = Math.max(TOP + rows * cellHeight, MIN_BAR) + below;
@@ -3450,10 +3450,10 @@
     return { values: table.values.flat(), ref: (k) => table.ref(Math.floor(k / V), k % V) };
   }
   function addOutput(step, vector, name) {
-    const { record, input: { kind: { outputs: { indices, names }, outputName }, content, step: t } } = step;
+    const { record, input: { kind: { outputs: { indices, names }, outputName, rowsNote }, content, step: t } } = step;
     const { weight, bias } = step.outputLayer;
     const [W, b] = [printedRows(indices.map((k) => weight[k])), printedRow(indices.map((k) => bias[k]))];
-    const table = addWeights(record, `Output layer W, b${indices.length < weight.length ? ` of the ${indices.length} best` : ""}`, W, b, names);
+    const table = addWeights(record, `Output layer W, b${rowsNote}`, W, b, names);
     const own = step.trace("output")[t];
     const stage = content.config.skip === "linear" ? "Network's share" : outputName;
     return record.addRow(stage, `y = W ${name} + b`, "y", affine(W, b, vector.values), {
@@ -4528,6 +4528,7 @@
     /** Read the source from a text. */
     type(text2) {
       const source = this.models[this.state.subjects[0].model].source.split(text2);
+      byId("live-error").textContent = source.length ? "" : "Type a source. The pictures still show the last answer.";
       if (!source.length || source.join("\n") === this.state.source.join("\n")) return;
       this.change((state) => {
         if (source.length !== state.source.length) state.force.clear();
@@ -4612,12 +4613,15 @@
     // --- controls and pictures ---------------------------------------------------------------------
     addOwnControls() {
       const input = inputById("live-source");
+      const read = () => {
+        clearTimeout(this.typing);
+        this.type(input.value);
+      };
       input.addEventListener("input", () => {
         clearTimeout(this.typing);
-        this.typing = setTimeout(() => {
-          this.type(input.value);
-        }, TYPING);
+        this.typing = setTimeout(read, TYPING);
       });
+      input.addEventListener("change", read);
       fill(selectById("live-beam"), BEAMS.map((beam) => beam === 1 ? "greedy" : `beam of ${beam}`));
       onChange("live-beam", () => {
         this.change((state) => {
@@ -4683,7 +4687,7 @@
       const { target } = this.models[this.state.subjects[0].model];
       byId("live-hypotheses").replaceChildren(...answer.hypotheses.map(({ symbols, score }) => {
         const line = document.createElement("li");
-        const button = textElement("button", `${target.text(symbols)} (${score.toFixed(3)})`);
+        const button = textElement("button", `${target.text(symbols)} (${withMinus(score.toFixed(3))})`);
         button.type = "button";
         button.addEventListener("click", () => {
           this.change((state) => {
@@ -4758,17 +4762,18 @@
     source;
     previous;
     logits;
-    outputName = "Logits of the best symbols";
+    outputName = "Logits";
+    rowsNote = ": rows of the best symbols";
     outputs;
     get sourceNames() {
       return this.source.map((symbol, k) => `${k + 1} ${visible(symbol)}`);
     }
     addSource(step) {
-      step.record.add("Source symbols as vectors", "the row of each symbol in the embedding matrix", step.trace("embedded_source"));
+      step.record.add("Source symbols", "their rows of the embedding matrix", step.trace("embedded_source"));
     }
     addDecoderInput(step) {
       const vector = step.decoderInput;
-      step.record.addRow("Decoder input", "the vector of the symbol before", visible(this.previous), vector, { columns: columnNumbers(vector.length) });
+      step.record.addRow("Decoder input", "its row of the embedding matrix", visible(this.previous), vector, { columns: columnNumbers(vector.length) });
     }
     results() {
       const found = probabilities(this.logits);
@@ -4781,19 +4786,20 @@
       const y = output ?? record.addRow(this.outputName, "from the layers that follow", "y", indices.map((k) => own[k]), { columns: names, isByModel: true });
       const possible = this.logits.filter((_, k) => k !== PAD && k !== BEGIN);
       const most = Math.max(...possible);
-      const normalizer = most + Math.log(possible.reduce((sum, x) => sum + Math.exp(x - most), 0));
+      const logZ = most + Math.log(possible.reduce((sum, x) => sum + Math.exp(x - most), 0));
+      const Z = record.addRow("Normalization", `log Z = the logarithm of the sum of exp(logit) over the ${possible.length} symbols that can be written`, "log Z", [logZ], { columns: ["all symbols"], isByModel: true });
       const stage = record.next;
-      record.addColumns("Probabilities", `p = exp(y - z), z = log of the sum of exp(y) over all ${possible.length} symbols`, {
-        y: y.values,
-        z: y.values.map(() => normalizer),
-        p: y.values.map((x) => Math.exp(x - normalizer))
+      record.addColumns("Probabilities", "probability = exp(logit - log Z)", {
+        "logit": y.values,
+        "log Z": y.values.map(() => Z.values[0]),
+        "probability": y.values.map((x) => Math.exp(x - Z.values[0]))
       }, {
         rows: names,
-        own: indices.map((k) => Math.exp(own[k] - normalizer)),
+        own: indices.map((k) => Math.exp(own[k] - logZ)),
         origin: (row, column) => {
           if (column === 0) return { expression: "the logit", cells: [y.ref(row)] };
-          if (column === 1) return { expression: "from the logits of all symbols, most of which are not shown", cells: [] };
-          return { expression: `exp(${formatCell(y.values[row])} \u2212 ${factor(normalizer)})`, cells: [0, 1].map((k) => ({ stage, row, column: k })) };
+          if (column === 1) return { expression: "the same for all symbols", cells: [Z.ref(0)] };
+          return { expression: `exp(${formatCell(y.values[row])} \u2212 ${factor(Z.values[0])})`, cells: [0, 1].map((k) => ({ stage, row, column: k })) };
         }
       });
     }
@@ -5445,6 +5451,7 @@
     }
     data;
     outputName = "Predicted point";
+    rowsNote = "";
     get sourceNames() {
       return pointNames3(this.data.source.length);
     }

@@ -60,19 +60,21 @@ def probe_batch(validation: Batch | GatheredBatch) -> Batch:
 
 
 def attention_snapshots(model: Seq2SeqModel, probe: Batch, epoch: int) -> list[AttentionSnapshot]:
-    """Compute a snapshot for each run. For a model without attention, return an empty list.
+    """Compute a snapshot for each run. For a model without attention, return an empty list. Steps
+    after the end of all outputs of symbols have weights 0, so all snapshots have the same shape.
 
     The forecasts are free running and draw no random numbers, so recording does not affect
     training.
     """
+    steps = probe.target.shape[-2]
     with torch.inference_mode():
-        forecast = model.forecast(
-            probe.source, probe.target.shape[-2], source_lengths=probe.source_lengths
-        )
+        forecast = model.forecast(probe.source, steps, source_lengths=probe.source_lengths)
         maps = [each for each in forecast.attention if each.kind == "cross"]
         if not maps:
             return []
-        weights = torch.stack([each.weights for each in maps], dim=-4).float().cpu().numpy()
+        stacked = torch.stack([each.weights for each in maps], dim=-4).float()
+        padded = torch.nn.functional.pad(stacked, (0, 0, 0, steps - stacked.shape[-2]))
+        weights = padded.cpu().numpy()
     by_run = weights if probe.source.dim() == 4 else weights[None]
     return [AttentionSnapshot(epoch, each, maps[0].meaning) for each in by_run]
 

@@ -226,12 +226,12 @@ def test_a_transformers_context_is_its_own() -> None:
 
 def test_layers_and_heads_that_are_not_there() -> None:
     for kind, options, words in (
-        ("scaled", {"head": 1}, "--head 1: this model has 1, counted from 0"),
-        ("two heads", {"head": 2}, "--head 2: this model has 2"),
-        ("scaled", {"layer": 1}, "--layer 1: this model has 1"),
-        ("transformer", {"layer": 2}, "--layer 2: this model has 2"),
-        ("transformer", {"head": 3}, "--head 3: this model has 3"),
-        ("fast weights", {"head": 1}, "--head 1: this model has 1"),
+        ("scaled", {"head": 1}, "--head 2: this model has 1, counted from 1"),
+        ("two heads", {"head": 2}, "--head 3: this model has 2"),
+        ("scaled", {"layer": 1}, "--layer 2: this model has 1"),
+        ("transformer", {"layer": 2}, "--layer 3: this model has 2"),
+        ("transformer", {"head": 3}, "--head 4: this model has 3"),
+        ("fast weights", {"head": 1}, "--head 2: this model has 1"),
     ):
         with pytest.raises(UsageError, match=words):
             explanation_of(KINDS[kind], **options)
@@ -408,7 +408,7 @@ def test_an_override_takes_the_place_of_the_weights(name: str) -> None:
     expected = (keep / lengths.view(-1, 1, 1, 1)).expand(uniform.shape)
     torch.testing.assert_close(uniform, expected.double(), rtol=0, atol=1e-7)
     assert not torch.allclose(uniform_values, values)
-    _, one = weights("one_hot:3")
+    _, one = weights("one_hot:4")
     assert (one[..., 3] == 1).all()
     assert one.sum() == one[..., 3].numel()
     _, dealt = weights("shuffled")
@@ -435,14 +435,23 @@ def test_previous_is_the_step_before() -> None:
 
 
 def test_what_cannot_be_overridden() -> None:
-    for text in ("", "uniforn", "one_hot", "one_hot:", "one_hot:-1", "one_hot:1.5", "uniform:2"):
+    for text in (
+        "",
+        "uniforn",
+        "one_hot",
+        "one_hot:",
+        "one_hot:-1",
+        "one_hot:0",
+        "one_hot:1.5",
+        "uniform:2",
+    ):
         with pytest.raises(
             UsageError, match="expected uniform, shuffled, previous, one_hot:K, zeros"
         ):
             Override.parse(text)
-    with pytest.raises(UsageError, match="has 4 points, so K must lie within 0 and 3"):
-        Override.parse("one_hot:4").check(4, (1, 1))
-    Override.parse("one_hot:3").check(4, (1, 1))
+    with pytest.raises(UsageError, match="has 4 points, so K must lie within 1 and 4"):
+        Override.parse("one_hot:5").check(4, (1, 1))
+    Override.parse("one_hot:4").check(4, (1, 1))
     with pytest.raises(UsageError, match="signed read strengths"):
         model_of(KINDS["fast weights"]).forecast(
             torch.zeros(1, S, F, dtype=torch.float64), 2, override=Override.parse("uniform")
@@ -461,6 +470,6 @@ def test_predict_says_what_an_override_costs(
     assert float(own) != float(forced)
     refused = seqattn("predict", attention_run, "--attention-override", "one_hot:7")
     assert refused.code == 2
-    assert "so K must lie within 0 and" in refused.err
+    assert "so K must lie within 1 and" in refused.err
     again = seqattn("predict", attention_run, "--attention-override", "sideways")
     assert again.code == 2

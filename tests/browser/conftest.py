@@ -24,6 +24,7 @@ from seqattn.experiments.compare import run_comparison
 from seqattn.export import live
 from seqattn.report import report
 from tests.browser.live_runs import LIVE_RUNS, NOT_LIVE, OWN, SMALL, LiveRuns, trace_once
+from tests.browser.word_runs import WORD_RUNS, WordRuns
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -327,3 +328,9 @@ def traced_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def live_runs(tmp_path_factory: pytest.TempPathFactory) -> LiveRuns:
     """Name -> folder of a run, and the live pages of runs."""
     return LiveRuns(shared_folder(tmp_path_factory, "live"), LIVE_RUNS | NOT_LIVE)
+
+
+@pytest.fixture(scope="session")
+def word_runs(tmp_path_factory: pytest.TempPathFactory) -> WordRuns:
+    """Name -> folder of a run of symbols, and the live pages of runs."""
+    return WordRuns(shared_folder(tmp_path_factory, "words"), WORD_RUNS)

@@ -140,7 +140,7 @@ class LiveRuns(dict[str, Path]):
             if not done.exists():
                 torch.set_num_threads(1)
                 sets = self.configs[name]
-                if "data.kind=file" in sets:
+                if {"data.kind=file", "data.kind=text"} & {*sets}:
                     sets = [*sets, f"data.path={self.write_table(name)}"]
                 config = resolve(None, [*sets, f"name={name}"]).config
                 experiments.train_one(config, self.home, plots=False)
@@ -163,7 +163,7 @@ class LiveRuns(dict[str, Path]):
         return page
 
     def write_table(self, name: str) -> Path:
-        """Write the CSV file of a run with `data.kind: file`, and return its path."""
+        """Write the data file of a run, and return its path."""
         file = self.home / f"{name}.csv"
         tables = {"one_feature": OWN, "filled": FILLED}
         file.write_text(tables[name] if name in tables else own_table(name))

@@ -130,12 +130,12 @@ def test_pictures(
 
 
 def test_a_terminal_shows_blocks_and_values(run: RunFolder, seqattn: Callable[..., Ended]) -> None:
-    done = seqattn("plot-attention", run.path, "--terminal", "--examples", "1", "--head", "1")
+    done = seqattn("plot-attention", run.path, "--terminal", "--examples", "1", "--head", "2")
     weights = read_arrays(run.attention)["weights"][0, 0, 1]
     numbers = [float(number) for number in re.findall(r"\d\.\d\d", done.out.split("to █")[0])]
     assert np.allclose(numbers, weights.ravel(), atol=5e-3)
     assert "layer" not in done.out
-    assert "head 1" in done.out
+    assert "head 2" in done.out
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_terminal_shows_blocks_and_values(run: RunFolder, seqattn: Callable[..
     [
         (["--epochs", "--grid"], "--epochs draws the recorded weights"),
         (["--format", "gif"], "is an animation and needs --epochs"),
-        (["--grid", "--head", "0"], "leave --layer and --head out"),
+        (["--grid", "--head", "1"], "leave --layer and --head out"),
         (["--epochs", "--head", "7"], "--head 7: this model has 2"),
     ],
 )

@@ -30,6 +30,7 @@ from seqattn.models.attention.arithmetic import (
     as_printed,
     format_printed,
 )
+from seqattn.models.decoding import log_probabilities
 
 
 def explain(
@@ -89,7 +90,7 @@ def explain(
         if not record.symbols:  # the printed layers do not determine the output
             record.add_probabilities(output)
         best = [record.target_symbols.index(symbol) for symbol in record.symbols]
-        output = output.softmax(-1)[best]
+        output = log_probabilities(output).exp()[best]
     record.model_prediction = as_printed(output).tolist()
     return record
 

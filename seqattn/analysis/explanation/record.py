@@ -84,8 +84,8 @@ class Explanation(Record):
         """
         contexts = as_printed(of_model)
         contexts[head] = context
-        rows = [f"head {i}" for i in range(len(contexts))]
-        formula = f"this is head {head}, the others likewise"
+        rows = [f"head {i}" for i in range(1, len(contexts) + 1)]
+        formula = f"this is head {head + 1}, the others likewise"
         return self.add_from_model("Contexts of all heads", formula, contexts, rows).reshape(-1)
 
     def add_decoder_input(self, modality: Modality, step: Tensor, features: Sequence[str]) -> None:
@@ -110,8 +110,10 @@ class Explanation(Record):
             printed: the logits of `symbols`, computed from printed numbers; None to take those of
                 the model.
         """
-        log_z = as_printed(logits.logsumexp(-1)[None])
-        formula = f"log Z = the logarithm of the sum of exp(logit) over all {len(logits)} symbols"
+        possible = [k for k in range(len(logits)) if k not in (PAD, BEGIN)]
+        log_z = as_printed(logits[possible].logsumexp(-1)[None])
+        formula = (f"log Z = the logarithm of the sum of exp(logit) over the {len(possible)} symbols"
+                   " that can be written")  # fmt: skip
         self.add_from_model("Normalization", formula, log_z[None], ["all symbols"], ["log Z"])
         if printed is None:
             of_model = logits[self._best(logits)][:, None]
@@ -194,4 +196,4 @@ def check_index(option: str, value: int, count: int) -> None:
         UsageError: if the index is out of range.
     """
     if not 0 <= value < count:
-        raise UsageError(f"{option} {value}: this model has {count}, counted from 0.")
+        raise UsageError(f"{option} {value + 1}: this model has {count}, counted from 1.")

@@ -54,7 +54,7 @@ function layOut(view: MatrixView, width: number): Grid {
   const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
   const cellWidth = Math.min(MAX_CELL * 2, (width - left - right) / columns);
   const widest = labelWidth(view.columnLabels);
-  const isTurned = !view.isNumbered && widest > cellWidth - 3;
+  const isTurned = !view.isNumbered && widest > Math.max(cellWidth, MIN_LABELLED) - 3;
   const below = (isTurned ? widest + 10 : 18) + 24;
   const cellHeight = Math.min(cellWidth, MAX_CELL, (MAX_HEIGHT - TOP - 42) / rows);
   const height = Math.max(TOP + rows * cellHeight, MIN_BAR) + below;

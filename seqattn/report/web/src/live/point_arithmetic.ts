@@ -13,6 +13,7 @@ import { pointNames } from "./scene";
 /** Steps that are points. */
 export class PointKind implements StepKind {
   readonly outputName = "Predicted point";
+  readonly rowsNote = "";
 
   constructor(private readonly data: PointData) {}
 

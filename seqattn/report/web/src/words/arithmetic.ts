@@ -15,7 +15,8 @@ const MAX_SYMBOLS = 5;
 
 /** Steps that are symbols. */
 class SymbolKind implements StepKind {
-  readonly outputName = "Logits of the best symbols";
+  readonly outputName = "Logits";
+  readonly rowsNote = ": rows of the best symbols";
   readonly outputs: StepKind["outputs"];
 
   /**
@@ -33,12 +34,12 @@ class SymbolKind implements StepKind {
   }
 
   addSource(step: AttentionStep): void {
-    step.record.add("Source symbols as vectors", "the row of each symbol in the embedding matrix", step.trace("embedded_source"));
+    step.record.add("Source symbols", "their rows of the embedding matrix", step.trace("embedded_source"));
   }
 
   addDecoderInput(step: AttentionStep): void {
     const vector = step.decoderInput;
-    step.record.addRow("Decoder input", "the vector of the symbol before", visible(this.previous), vector, { columns: columnNumbers(vector.length) });
+    step.record.addRow("Decoder input", "its row of the embedding matrix", visible(this.previous), vector, { columns: columnNumbers(vector.length) });
   }
 
   results(): StepResult[] {
@@ -53,16 +54,17 @@ class SymbolKind implements StepKind {
     const y = output ?? record.addRow(this.outputName, "from the layers that follow", "y", indices.map((k) => own[k]), { columns: names, isByModel: true });
     const possible = this.logits.filter((_, k) => k !== PAD && k !== BEGIN);
     const most = Math.max(...possible);
-    const normalizer = most + Math.log(possible.reduce((sum, x) => sum + Math.exp(x - most), 0));
+    const logZ = most + Math.log(possible.reduce((sum, x) => sum + Math.exp(x - most), 0));
+    const Z = record.addRow("Normalization", `log Z = the logarithm of the sum of exp(logit) over the ${possible.length} symbols that can be written`, "log Z", [logZ], { columns: ["all symbols"], isByModel: true });
     const stage = record.next;
-    record.addColumns("Probabilities", `p = exp(y - z), z = log of the sum of exp(y) over all ${possible.length} symbols`, {
-      y: y.values, z: y.values.map(() => normalizer), p: y.values.map((x) => Math.exp(x - normalizer)),
+    record.addColumns("Probabilities", "probability = exp(logit - log Z)", {
+      "logit": y.values, "log Z": y.values.map(() => Z.values[0]), "probability": y.values.map((x) => Math.exp(x - Z.values[0])),
     }, {
-      rows: names, own: indices.map((k) => Math.exp(own[k] - normalizer)),
+      rows: names, own: indices.map((k) => Math.exp(own[k] - logZ)),
       origin: (row, column) => {
         if (column === 0) return { expression: "the logit", cells: [y.ref(row)] };
-        if (column === 1) return { expression: "from the logits of all symbols, most of which are not shown", cells: [] };
-        return { expression: `exp(${formatCell(y.values[row])} \u2212 ${factor(normalizer)})`, cells: [0, 1].map((k) => ({ stage, row, column: k })) };
+        if (column === 1) return { expression: "the same for all symbols", cells: [Z.ref(0)] };
+        return { expression: `exp(${formatCell(y.values[row])} \u2212 ${factor(Z.values[0])})`, cells: [0, 1].map((k) => ({ stage, row, column: k })) };
       },
     });
   }

@@ -1,7 +1,7 @@
 // The live explorer of symbols: a source that can be typed, and what the models write.
 import type { Content } from "../content";
 import { byId, fill, inputById, selectById, textElement } from "../dom";
-import { shorten } from "../format";
+import { shorten, withMinus } from "../format";
 import type { LiveContent, WordExamples, WordModelContent } from "../live/content";
 import { COLOURS, Explorer } from "../live/explorer_base";
 import type { Link, MatrixView } from "../live/matrix";
@@ -103,6 +103,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
   /** Read the source from a text. */
   type(text: string): void {
     const source = this.models[this.state.subjects[0].model].source.split(text);
+    byId("live-error").textContent = source.length ? "" : "Type a source. The pictures still show the last answer.";
     if (!source.length || source.join("\n") === this.state.source.join("\n")) return;
     this.change((state) => {
       if (source.length !== state.source.length) state.force.clear();
@@ -185,10 +186,15 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
 
   private addOwnControls(): void {
     const input = inputById("live-source");
+    const read = (): void => {
+      clearTimeout(this.typing);
+      this.type(input.value);
+    };
     input.addEventListener("input", () => {
       clearTimeout(this.typing);
-      this.typing = setTimeout(() => { this.type(input.value); }, TYPING);
+      this.typing = setTimeout(read, TYPING);
     });
+    input.addEventListener("change", read); // a reader who leaves the field does not wait
     fill(selectById("live-beam"), BEAMS.map((beam) => (beam === 1 ? "greedy" : `beam of ${beam}`)));
     onChange("live-beam", () => { this.change((state) => { state.beam = BEAMS[selectById("live-beam").selectedIndex]; }); });
     onClick("live-own-symbols", () => { this.change((state) => { state.given = []; }); });
@@ -246,7 +252,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
     const { target } = this.models[this.state.subjects[0].model];
     byId("live-hypotheses").replaceChildren(...answer.hypotheses.map(({ symbols, score }) => {
       const line = document.createElement("li");
-      const button = textElement("button", `${target.text(symbols)} (${score.toFixed(3)})`);
+      const button = textElement("button", `${target.text(symbols)} (${withMinus(score.toFixed(3))})`);
       button.type = "button";
       button.addEventListener("click", () => { this.change((state) => { state.given = symbols; }); });
       line.append(button);

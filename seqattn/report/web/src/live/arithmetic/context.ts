@@ -66,10 +66,10 @@ export function addHeadContexts(step: AttentionStep, context: Vector): Vector {
 
 /** Add the output layer, applied to a printed vector, and return the outputs that are shown. */
 export function addOutput(step: AttentionStep, vector: Vector, name: string): Vector {
-  const { record, input: { kind: { outputs: { indices, names }, outputName }, content, step: t } } = step;
+  const { record, input: { kind: { outputs: { indices, names }, outputName, rowsNote }, content, step: t } } = step;
   const { weight, bias } = step.outputLayer;
   const [W, b] = [printedRows(indices.map((k) => weight[k])), printedRow(indices.map((k) => bias![k]))];
-  const table = addWeights(record, `Output layer W, b${indices.length < weight.length ? ` of the ${indices.length} best` : ""}`, W, b, names);
+  const table = addWeights(record, `Output layer W, b${rowsNote}`, W, b, names);
   const own = step.trace("output")[t];
   const stage = content.config.skip === "linear" ? "Network's share" : outputName;
   return record.addRow(stage, `y = W ${name} + b`, "y", affine(W, b, vector.values), {

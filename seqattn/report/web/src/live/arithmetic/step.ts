@@ -20,6 +20,8 @@ export interface StepKind {
   outputs: { indices: number[]; names: string[] };
   /** The name of what the output layer computes. */
   outputName: string;
+  /** Which rows of the output layer are shown, after its name. */
+  rowsNote: string;
   addSource(step: AttentionStep): void;
   addDecoderInput(step: AttentionStep): void;
   /** Return what the step writes, for a picture. */
