@@ -675,8 +675,8 @@
   function forecastMarkers(view, walked) {
     if (view.kind === "decoder_self") return litMarkers(view, walked);
     const { warn } = theme();
-    const isChosen = (k) => k === view.step && view.kind !== "encoder_self";
-    return { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => isChosen(k) ? 17 : 6), color: warn, line: { color: warn, width: 2.5 } };
+    const isChosen2 = (k) => k === view.step && view.kind !== "encoder_self";
+    return { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => isChosen2(k) ? 17 : 6), color: warn, line: { color: warn, width: 2.5 } };
   }
   function featureRows({ examples }) {
     return examples.plane ? [""] : [.../* @__PURE__ */ new Set([...examples.target_features, ...examples.features])];
@@ -1626,7 +1626,7 @@
   // src/live/heatmap_plot.ts
   var FONT = 13;
   var TOP = 8;
-  var BAR = { gap: 14, width: 12, numbers: 34, title: 18 };
+  var BAR = { gap: 14, width: 12, numbers: 40, title: 18 };
   var BAR_STEPS = 48;
   var MIN_BAR = 96;
   var MAX_HEIGHT = 420;
@@ -2500,10 +2500,10 @@
       }
       return group;
     }
-    forecastPoint(x, y, step, number, isChosen, colour) {
-      const r = isChosen ? 9 : 5;
+    forecastPoint(x, y, step, number, isChosen2, colour) {
+      const r = isChosen2 ? 9 : 5;
       const { ground } = theme();
-      const point = svg("path", { d: `M${x} ${y - r}L${x + r} ${y}L${x} ${y + r}L${x - r} ${y}Z`, fill: isChosen ? colour : ground, stroke: colour, "stroke-width": 2, class: "forecast-point" }, svg("title", {}, `forecast point ${number}`));
+      const point = svg("path", { d: `M${x} ${y - r}L${x + r} ${y}L${x} ${y + r}L${x - r} ${y}Z`, fill: isChosen2 ? colour : ground, stroke: colour, "stroke-width": 2, class: "forecast-point" }, svg("title", {}, `forecast point ${number}`));
       point.addEventListener("pointerenter", () => {
         if (this.dragged === null) this.events.chooseStep(step);
       });
@@ -2931,10 +2931,12 @@
     { name: "context", definition: "What attention hands to the [decoder]: the sum of the [values|value] of all source points, each multiplied by its weight." },
     { name: "decoder", definition: "The part of the model that writes the forecast, one point after the other." },
     { name: "encoder", definition: "The part of the model that reads the source and turns each of its points into a list of numbers, the encoder state." },
+    { name: "encoder state", definition: "The numbers that the [encoder] writes for a source point. It carries what it has read along, so a state also knows the points around it." },
     { name: "entropy", definition: "A measure of how widely the weights of a forecast point are spread. It is 0 if all weight is on one source point, and largest if all weights are equal." },
     { name: "epoch", definition: "One pass of the training through all training sequences. Epoch 0 is the model before its training, with random parameters." },
     { name: "forecast point", definition: "A point that the model computes. Its number continues the count of the source: after a source of 2 points, forecast point 3 is the first one, which commands call step 1." },
     { name: "free running", definition: "Forecasting as in real use: each forecast point starts from the model's own previous one, so errors can add up. The opposite is [teacher forcing]." },
+    { name: "head", definition: "One of several attentions that work side by side in a layer, each with its own [queries|query], [keys|key] and [weights|attention weight]." },
     { name: "key", definition: "The numbers of a source point that a [query] is compared with. The comparison gives the [score]." },
     { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
     { name: "noise floor", definition: "The [mean squared error] of a forecast that knows the data without noise. No model is reliably better, and a model that sees only noisy sources may not be able to reach it." },
@@ -2945,21 +2947,24 @@
     { name: "softmax", definition: "The function that turns scores into weights: all are positive, they add up to 1, and a higher [score] gives a larger weight." },
     { name: "source point", definition: "A point that the model is given. The source points are counted from 1." },
     { name: "teacher forcing", definition: "Giving the [decoder] the true previous point instead of its own forecast. It makes training easier, but it is impossible in real use." },
+    { name: "temperature", definition: "A number by which the [scores|score] are divided before the [softmax]. The model was trained with 1; below it, the weights become more extreme, and above it more equal." },
     { name: "value", definition: "The numbers of a source point that attention passes on. The weights decide how much of each value is in the [context]." }
   ];
   var OF_NUMBERS = ["forecast point", "mean squared error", "noise floor", "parameter-free", "source point"];
   var OF_SYMBOLS = [
     { name: "alignment", definition: "Which source symbols an output symbol stands for. [Attention weights|attention weight] resemble it, but they say what the [decoder] read: states of the [encoder] that also carry the symbols around them." },
     { name: "beam search", definition: "A search that keeps several beginnings of the output at each step, and so finds more probable outputs than the greedy search, which keeps only the most probable symbol." },
+    { name: "greedy search", definition: "A search that writes the most probable symbol at each step. A [beam search] also follows less probable ones." },
     { name: "output symbol", definition: "A symbol that the model writes. The output symbols are counted from 1, and the last one is the end." },
     { name: "perplexity", definition: "Among how many equally likely symbols the model would be as uncertain as it is. 1 is certainty." },
+    { name: "vocabulary", definition: "The symbols that the model knows, from its training data. Every other symbol is read as one and the same unknown symbol." },
     { name: "source symbol", definition: "A symbol that the model is given: a character, a word or a part of a word." }
   ];
   function termsOf(hasSymbols) {
     if (!hasSymbols) return TERMS;
     const renamed = TERMS.filter(({ name }) => !OF_NUMBERS.includes(name)).map(({ name, definition }) => ({
       name,
-      definition: definition.replace(/forecast point/g, "output symbol").replace(/source point/g, "source symbol").replace("Forecasting as", "Writing as").replace("A simple forecast that", "A simple output that").replace("repeating the last value", "a copy of the source").replace("its error is", "its errors are").replace("writes the forecast, one point", "writes the output, one symbol").replace("each of its points", "each of its symbols").replace("own forecast.", "own symbol.").replace("true previous point", "true previous symbol")
+      definition: definition.replace(/a forecast point/g, "an output symbol").replace(/forecast point/g, "output symbol").replace(/source point/g, "source symbol").replace("Forecasting as", "Writing as").replace("A simple forecast that", "A simple output that").replace("repeating the last value", "a copy of the source").replace("its error is", "its errors are").replace("writes the forecast, one point", "writes the output, one symbol").replace("each of its points", "each of its symbols").replace("own forecast.", "own symbol.").replace("true previous point", "true previous symbol")
     }));
     return [...renamed, ...OF_SYMBOLS].sort((a, b) => a.name < b.name ? -1 : 1);
   }
@@ -3062,12 +3067,19 @@
   var DECIMALS = 4;
   var MAX_PRINTED_SIDE = 8;
   var MAX_TERMS = 8;
-  function printed(x) {
-    const scaled = x * 10 ** DECIMALS;
+  function round(x, decimals) {
+    const scaled = x * 10 ** decimals;
     const floor = Math.floor(scaled);
     const part = scaled - floor;
     const isUp = part > 0.5 || part === 0.5 && floor % 2 !== 0;
-    return (isUp ? floor + 1 : floor) / 10 ** DECIMALS + 0;
+    return (isUp ? floor + 1 : floor) / 10 ** decimals;
+  }
+  var SIGNIFICANT_DIGITS = 6;
+  var wholeDigits = (x) => Math.floor(Math.log10(Math.max(1, Math.abs(x)))) + 1;
+  function printed(x) {
+    const result = round(x, DECIMALS);
+    const unit = 10 ** Math.max(0, wholeDigits(result) + DECIMALS - SIGNIFICANT_DIGITS);
+    return (unit > 1 ? round(round(result / unit, DECIMALS) * unit, DECIMALS) : result) + 0;
   }
   var printedRow = (row) => row.map(printed);
   var printedRows = (rows) => rows.map(printedRow);
@@ -3075,7 +3087,7 @@
   var affine = (weight, bias, x) => weight.map((row, k) => dot(row, x) + (bias ? bias[k] : 0));
   function formatCell(x, digits = null) {
     if (!Number.isFinite(x)) return "none";
-    return withMinus(digits === null ? x.toFixed(DECIMALS) : String(Number(x.toPrecision(digits))));
+    return withMinus(digits === null ? x.toFixed(Math.min(DECIMALS, Math.max(0, SIGNIFICANT_DIGITS - wholeDigits(x)))) : String(Number(x.toPrecision(digits))));
   }
   var factor = (x) => x < 0 ? `(${formatCell(x)})` : formatCell(x);
   function sumText(terms) {
@@ -3441,8 +3453,8 @@
     const { head } = step.input;
     const contexts = printedRows(step.contexts);
     contexts[head] = context.values;
-    const table = step.record.add("Contexts of all heads", `this is head ${head}, the others likewise`, contexts, {
-      rows: contexts.map((_, k) => `head ${k}`),
+    const table = step.record.add("Contexts of all heads", `this is head ${head + 1}, the others likewise`, contexts, {
+      rows: contexts.map((_, k) => `head ${k + 1}`),
       isByModel: true,
       origin: (row, column) => row === head ? { expression: "the context of this head", cells: [context.ref(column)] } : null
     });
@@ -3694,7 +3706,7 @@
   // src/live/arithmetic/transformer.ts
   function addTransformer(step) {
     const { record, input: { layer, head } } = step;
-    const query = rowOf(record.add("Query", `layer ${layer}, head ${head}: q = W_q x + b_q of the decoder's state`, [step.headQuery], { rows: ["q"], isByModel: true }), 0);
+    const query = rowOf(record.add("Query", `layer ${layer + 1}, head ${head + 1}: q = W_q x + b_q of the decoder's state`, [step.headQuery], { rows: ["q"], isByModel: true }), 0);
     const keys = record.add("Keys", "k = W_k s + b_k of the encoder's output", step.keys, { isByModel: true });
     const weights = addWeightStages(step, addScaledProducts(step, query, keys));
     const values = record.add("Values", "v = W_v s + b_v of the encoder's output", step.values, { isByModel: true });
@@ -4251,12 +4263,12 @@
   }
 
   // src/words/heads_grid.ts
-  function showHeads(place3, heads, isChosen, choose) {
+  function showHeads(place3, heads, isChosen2, choose) {
     place3.replaceChildren(...heads.map((picture) => {
       const button = document.createElement("button");
       button.type = "button";
       button.className = "head-picture";
-      button.setAttribute("aria-pressed", String(isChosen(picture)));
+      button.setAttribute("aria-pressed", String(isChosen2(picture)));
       button.append(canvasOf(picture), textElement("span", picture.name));
       button.addEventListener("click", () => {
         choose(picture);
@@ -4321,8 +4333,8 @@
       const line = (t, s, weight) => {
         const share = Math.min(1, Math.abs(weight) / scale.high);
         if (share < MIN_SHARE2) return null;
-        const isChosen = t === chosen;
-        return svg("line", { x1: left, y1: y(s), x2: right, y2: y(t), stroke: isChosen ? weight < 0 ? warn : accent : soft, "stroke-width": 0.5 + 5.5 * share, "stroke-opacity": isChosen ? 0.35 + 0.65 * share : 0.28 * share, "stroke-linecap": "round" });
+        const isChosen2 = t === chosen;
+        return svg("line", { x1: left, y1: y(s), x2: right, y2: y(t), stroke: isChosen2 ? weight < 0 ? warn : accent : soft, "stroke-width": 0.5 + 5.5 * share, "stroke-opacity": isChosen2 ? 0.35 + 0.65 * share : 0.28 * share, "stroke-linecap": "round" });
       };
       const order = [...rows.keys()].sort((a, b) => Number(a === chosen) - Number(b === chosen));
       const drawn = order.flatMap((t) => rows[t].map((weight, s) => line(t, s, weight)).filter((each) => each !== null));
@@ -4382,8 +4394,17 @@
     const name = capitalize(names.row(state.step));
     if (!row) return `${name}.`;
     if (first.meaning === "distribution" && isKnockedOut(row)) return `${name}: its weights are knocked out, so all are 0 and do not add up to 1.`;
-    if (isForced(scene, state.step)) return `${name}: you forced its weights, so they are not the model's choice. It reads ${attended2(row, names)}.`;
-    return `${name}, reads ${attended2(row, names)}.`;
+    if (isForced(scene, state.step)) return `${name}: you changed its weights, by hand or by the temperature, so they are not the model's own. It reads ${attended2(row, names)}.`;
+    return `${name}, reads ${attended2(row, names)}.${describeLink(scene, row)}`;
+  }
+  function describeLink({ state: { kind, step, source }, links, readsAll, shown: [{ meaning }] }, row) {
+    const linked = links.filter((link) => link.row === step).map(({ column }) => column);
+    const most = row.indexOf(Math.max(...row));
+    if (kind !== "cross" || meaning === "strength" || !linked.length || linked.includes(most)) return "";
+    const wanted = linked.length === 1 ? `source symbol ${linked[0] + 1}, ${quoted(source[linked[0]])}` : `source symbols ${linked[0] + 1} to ${linked[linked.length - 1] + 1}`;
+    const isCarried = readsAll || linked.some((column) => column < most);
+    const reason = readsAll ? "the encoder reads the whole source" : "the encoder carries along what it has read";
+    return ` The known link is to ${wanted}.${isCarried ? ` The state that is read most can carry it too, because ${reason}.` : ""}`;
   }
   function describeSymbol({ state: { kind, step, given }, shown: [{ answer, symbols }] }) {
     if (kind === "encoder_self" || step >= symbols.length) return "";
@@ -4402,7 +4423,7 @@
   function describeWords(scene) {
     const { state: { source }, isKnown, trainedLength } = scene;
     const unknown = source.filter((_, k) => !isKnown[k]).map(quoted);
-    const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.` : "";
+    const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.${scene.hint}` : "";
     const longer = source.length > trainedLength ? ` The source has ${source.length} symbols, more than every training source: the longest has ${trainedLength}.` : "";
     return `${describeAttention(scene)}${describeSymbol(scene)} ${describeOutput(scene)}${strange}${longer}`;
   }
@@ -4529,6 +4550,7 @@
     type(text2) {
       const source = this.models[this.state.subjects[0].model].source.split(text2);
       byId("live-error").textContent = source.length ? "" : "Type a source. The pictures still show the last answer.";
+      byId("live-error").textContent = source.length ? "" : "The source is empty. The page still shows the last one.";
       if (!source.length || source.join("\n") === this.state.source.join("\n")) return;
       this.change((state) => {
         if (source.length !== state.source.length) state.force.clear();
@@ -4572,7 +4594,10 @@
       const known = answered.example !== null && !answered.isChanged ? answered.example : null;
       const rows = answered.kind === "encoder_self" ? answered.source.length : shown[0].symbols.length;
       answered.step = this.state.step = Math.min(answered.step, rows - 1);
+      const lower = answered.source.filter((symbol) => source.numberOf(symbol) === UNKNOWN && source.numberOf(symbol.toLowerCase()) !== UNKNOWN);
       return {
+        readsAll: this.first.config.kind === "transformer" || this.first.config.bidirectional === true,
+        hint: lower.length ? ` It knows ${quoted(lower[0].toLowerCase())}.` : "",
         state: answered,
         shown,
         hasTrace,
@@ -4672,7 +4697,7 @@
         line.append(...each.symbols.map((symbol, t) => {
           const button = document.createElement("button");
           button.type = "button";
-          button.className = `symbol${t < state.given.length ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
+          button.className = `symbol${t < state.given.length && isChosen(each.answer, t) ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
           button.textContent = visible(symbol);
           button.setAttribute("aria-pressed", String(index === 0 && t === state.step && state.kind !== "encoder_self"));
           button.addEventListener("click", () => {
@@ -4740,6 +4765,10 @@
       });
     }
   };
+  function isChosen({ symbols, logits }, step) {
+    const [best] = alternativesOf(logits[step], 1);
+    return symbols[step] !== best.symbol;
+  }
   function linksOf(examples, example) {
     return (examples.links?.[example] ?? []).map(([row, column, sure]) => ({ row, column, isPossible: sure === 0 }));
   }
@@ -4932,18 +4961,8 @@
     place3.replaceChildren(root);
   }
 
-  // src/live/mechanism.ts
-  var MIN_WIDTH = 700;
-  var ROWS_HEIGHT = 260;
-  var TOP3 = 92;
-  var FONT3 = 13;
-  var GAP = 34;
-  var BAR_WIDTH = 74;
-  var RESULT_WIDTH = 150;
-  var LONGEST_LABEL2 = 12;
-  var STRIP_HEIGHT = 14;
+  // src/live/mechanism_texts.ts
   var SHOWN_NUMBERS = 6;
-  var SLIDER_SCALE = 20;
   var STAGES = {
     source: ["Source"],
     states: ["Encoder states"],
@@ -4955,34 +4974,19 @@
     context: ["Context"],
     result: ["Probabilities", "Forecast"]
   };
-  function readFlow(step) {
-    const { answer: { trace }, content: { config }, kind } = step.input;
-    const has = (name) => name in trace;
-    const query = config.kind === "transformer" ? step.headQuery : step.headSlice(step.query);
-    return {
-      labels: kind.sourceNames,
-      states: has("states") ? step.states : null,
-      keys: has("keys") ? step.keys : null,
-      values: has("values") ? step.values : null,
-      query,
-      scores: has("scores") ? step.scores : null,
-      weights: step.weights,
-      context: has("context") ? step.context : null,
-      results: kind.results(step)
-    };
-  }
   var WORDS = {
-    source: "The source, one row per step.",
-    states: "Encoder states: what the encoder wrote while it read each source step. A state also carries the steps around it.",
-    keys: "Keys: what each source step shows to be compared with the query.",
-    query: "Query: what the decoder asks for in this step, made from its state.",
-    scores: "Scores: how well each key fits the query.",
-    weights: "Attention weights: the scores, made positive so that they add up to 1.",
-    values: "Values: what is read of each source step. Here they are as strong as their weights.",
-    context: "Context: the sum of the values, each times its weight. It is all that this step reads of the source.",
+    source: "The source, one row for each step.",
+    states: "[Encoder states|encoder]: what the encoder wrote while it read each source step. The encoder carries what it has read along, so a state also knows the steps around it.",
+    keys: "[Keys|key]: what each source step shows, to be compared with the [query].",
+    query: "[Query|query]: what the [decoder] asks for in this step, made from its state, which knows what has been written so far.",
+    scores: "[Scores|score]: how well each [key] fits the [query], one number for each source step.",
+    weights: "[Attention weights|attention weight]: the [scores|score], made positive so that they add up to 1. They are computed anew in each step, unlike the parameters, which the training fixes.",
+    values: "[Values|value]: what is read of each source step. Here they are as strong as their weights.",
+    context: "[Context|context]: the sum of the values, each times its weight. It is all that this step reads of the source.",
     result: "What the step writes, computed from the context and the state of the decoder."
   };
   var numbersText = (numbers) => `${numbers.slice(0, SHOWN_NUMBERS).map((x) => withMinus(x.toFixed(3))).join(", ")}${numbers.length > SHOWN_NUMBERS ? `, \u2026 (${numbers.length} numbers)` : ""}`;
+  var plain = (text2) => text2.replace(/\[([^\]|]*)(?:\|[^\]]*)?\]/g, "$1");
   function describePart(part, flow) {
     const vector = part === "query" ? flow.query : part === "context" ? flow.context : null;
     const results = part === "result" ? ` ${flow.results.map(({ name, text: text2 }) => `${name}: ${text2}`).join(", ")}.` : "";
@@ -4992,6 +4996,36 @@
     const score = scores ? `score ${formatNumber(scores[row])}, ` : "";
     const weight = withMinus(weights[row].toFixed(3));
     return `${capitalize(labels[row])}: ${score}weight ${weight}. So ${weight} times its value goes into the context.`;
+  }
+
+  // src/live/mechanism.ts
+  var MIN_WIDTH = 700;
+  var ROWS_HEIGHT = 330;
+  var TOP3 = 92;
+  var FONT3 = 13;
+  var GAP = 34;
+  var WIDE_GAP = 64;
+  var BAR_WIDTH = 74;
+  var RESULT_WIDTH = 150;
+  var LONGEST_LABEL2 = 12;
+  var STRIP_HEIGHT = 14;
+  var SLIDER_SCALE = 20;
+  function readFlow(step) {
+    const { answer: { trace }, kind } = step.input;
+    const has = (name) => name in trace;
+    const stages = explainStep(step.input);
+    const stage = (name) => stages.find((each) => each.name === name)?.numbers ?? null;
+    return {
+      labels: kind.sourceNames,
+      states: has("states") ? step.states : null,
+      keys: stage("Keys") ?? (has("keys") ? step.keys : null),
+      values: has("values") ? step.values : null,
+      query: stage("Query")?.[0] ?? step.headSlice(step.query),
+      scores: has("scores") ? step.scores : null,
+      weights: step.weights,
+      context: has("context") ? step.context : null,
+      results: kind.results(step)
+    };
   }
   function strip(rows, box, shares) {
     const largest2 = Math.max(1e-9, ...rows.map((row) => Math.max(...row.map(Math.abs))));
@@ -5020,19 +5054,19 @@
       this.labelWidth = Math.max(40, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL2), FONT3)));
       const strips = 1 + (states ? 1 : 0) + (keys ? 1 : 0);
       const bars = 1 + (scores ? 1 : 0);
-      const fixed = this.labelWidth + bars * BAR_WIDTH + RESULT_WIDTH + (strips + bars + 1) * GAP;
+      const fixed = this.labelWidth + bars * BAR_WIDTH + RESULT_WIDTH + (strips + bars + 1) * GAP + (scores ? 2 : 0) * (WIDE_GAP - GAP);
       this.stripWidth = Math.max(36, (this.width - fixed) / strips);
       let x = 0;
-      const next = (size, isThere = true) => {
+      const next = (size, isThere = true, gap = GAP) => {
         const start = x;
-        if (isThere) x += size + GAP;
+        if (isThere) x += size + gap;
         return start;
       };
       this.x = {
         source: next(this.labelWidth),
         states: next(this.stripWidth, states !== null),
-        keys: next(this.stripWidth, keys !== null),
-        scores: next(BAR_WIDTH, scores !== null),
+        keys: next(this.stripWidth, keys !== null, scores ? WIDE_GAP : GAP),
+        scores: next(BAR_WIDTH, scores !== null, WIDE_GAP),
         weights: next(BAR_WIDTH),
         values: next(this.stripWidth),
         result: next(RESULT_WIDTH)
@@ -5139,7 +5173,7 @@
       const { x, rowHeight, stripWidth, labelWidth: labelWidth2 } = layout2;
       const y = (s) => TOP3 + s * rowHeight;
       const every = Math.ceil(11 / rowHeight);
-      const labels = flow.labels.flatMap((label, s) => s % every ? [] : [svg("text", { x: x.source + labelWidth2, y: y(s) + rowHeight / 2 + 4, "text-anchor": "end", "font-size": Math.min(FONT3, Math.max(9, rowHeight * every)), fill: ink }, shorten(label, LONGEST_LABEL2))]);
+      const labels = flow.labels.flatMap((label, s) => s % every ? [] : [svg("text", { x: x.source + labelWidth2, y: y(s) + rowHeight / 2 + 4, "text-anchor": "end", "font-size": Math.min(FONT3, Math.max(9, rowHeight * every - 1)), fill: ink }, shorten(label, LONGEST_LABEL2))]);
       const bars = (start, numbers, low, high, colour) => {
         const toX = (value) => start + (Math.min(high, Math.max(low, value)) - low) / (high - low || 1) * BAR_WIDTH;
         const zero = toX(Math.min(high, Math.max(low, 0)));
@@ -5187,10 +5221,10 @@
     part(part, name, box, drawn) {
       const { soft } = theme();
       const frame = svg("rect", { x: box.x - 4, y: box.y - 4, width: box.width + 8, height: box.height + 8, fill: "transparent", "stroke-width": 2, rx: 4, class: "mechanism-frame" });
-      const group = svg("g", { class: "mechanism-part", role: "button", tabindex: 0, "aria-label": WORDS[part], "data-part": part }, ...drawn, svg("text", { x: box.x, y: box.y - 9, "font-size": FONT3, fill: soft }, name), frame);
+      const group = svg("g", { class: "mechanism-part", role: "button", tabindex: 0, "aria-label": plain(WORDS[part]), "data-part": part }, ...drawn, svg("text", { x: box.x, y: box.y - 9, "font-size": FONT3, fill: soft }, name), frame);
       group.style.cursor = "pointer";
       const describe2 = () => {
-        if (this.flow) this.line.textContent = describePart(part, this.flow);
+        if (this.flow) this.line.replaceChildren(...withTerms(describePart(part, this.flow)));
       };
       group.addEventListener("pointerenter", describe2);
       group.addEventListener("focus", describe2);
@@ -5217,11 +5251,12 @@
       const head = svg("defs", {}, svg("marker", { id: "mechanism-arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z", fill: soft })));
       const found = [head];
       const below = bottom + 18;
+      found.push(svg("text", { x: x.source, y: bottom + 60, "font-size": 12, fill: soft }, "Numbers: red is positive, blue is negative."));
       if (flow.states) found.push(across(x.source + labelWidth2, x.states), word("encoder", (x.source + labelWidth2 + x.states) / 2, below));
       if (flow.keys && flow.states) found.push(across(x.states + stripWidth, x.keys));
       if (flow.scores) {
         found.push(across(x.keys + stripWidth, x.scores), across(x.scores + BAR_WIDTH, x.weights));
-        found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, below), word(this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, below));
+        found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, middle - 8), word(this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, middle - 8));
         if (flow.query) found.push(arrow(`M${x.keys + stripWidth + 6} 31L${x.scores + BAR_WIDTH / 2} 31L${x.scores + BAR_WIDTH / 2} ${TOP3 - 26}`));
       }
       found.push(across(x.weights + BAR_WIDTH, x.values));
@@ -5241,7 +5276,8 @@
       const { layout: layout2, flow } = this;
       if (!layout2 || !flow) return null;
       const box = this.root.getBoundingClientRect();
-      const y = (event.clientY - box.top) * (layout2.height / box.height);
+      const [x, y] = [event.clientX - box.left, event.clientY - box.top].map((pixel) => pixel * (layout2.height / box.height));
+      if (x > layout2.x.values + layout2.stripWidth) return null;
       const row = Math.floor((y - TOP3) / layout2.rowHeight);
       return row >= 0 && row < flow.labels.length ? row : null;
     }
@@ -5863,17 +5899,17 @@ ${text2}
     return { ...end, title: "Is attention needed?", about: "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back." };
   }
   function compareModels(facts) {
-    const { plain, attending, isOtherShown, data } = facts;
+    const { plain: plain2, attending, isOtherShown, data } = facts;
     const [verdict, ...conclusion] = data?.conclusion ?? [];
-    const other = plain ?? attending;
+    const other = plain2 ?? attending;
     if (other === null) return withoutOther(facts, verdict, conclusion);
     const count = "o through some sequences. This panel counts which forecast is closer to the truth:";
-    const plainWords = `The model ${plain} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back.`;
+    const plainWords = `The model ${plain2} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back.`;
     const attendingWords = `The model ${attending} has [attention]: for each [forecast point], it looks at all source points again.`;
     return {
-      title: plain === null ? "Is the model with attention better?" : "Is the model without attention worse?",
+      title: plain2 === null ? "Is the model with attention better?" : "Is the model without attention worse?",
       verdict,
-      about: `${plain === null ? attendingWords : plainWords} Both models answer the same source.`,
+      about: `${plain2 === null ? attendingWords : plainWords} Both models answer the same source.`,
       task: isOtherShown ? `G${count}` : `Choose ${other} under Compare with. Then g${count}`,
       action: { name: "Next sequence", act: "next" },
       conclusion,

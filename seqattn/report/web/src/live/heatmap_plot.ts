@@ -7,7 +7,7 @@ import { inkOn, rgb, svg, textWidth } from "./svg";
 const FONT = 13;
 const TOP = 8;
 /** Of the colour bar and its numbers. */
-const BAR = { gap: 14, width: 12, numbers: 34, title: 18 };
+const BAR = { gap: 14, width: 12, numbers: 40, title: 18 };
 const BAR_STEPS = 48;
 const MIN_BAR = 96;
 const MAX_HEIGHT = 420;

@@ -1,88 +1,43 @@
 // The mechanism of one step as a picture: from the encoder states to what the step writes, with the page's numbers.
 import { byId, inputById } from "../dom";
-import { capitalize, formatNumber, shorten, withMinus } from "../format";
+import { capitalize, shorten } from "../format";
 import { onThemeChange, theme } from "../plots";
 import type { ArithmeticPanel, ArithmeticSource } from "./arithmetic_panel";
-import type { StepResult } from "./arithmetic/step";
 import { AttentionStep } from "./arithmetic/step";
+import { explainStep } from "./arithmetic";
 import type { AnyExplorer } from "./explorer_base";
+import { withTerms } from "./glossary";
 import { drawPlane } from "./mechanism_plane";
+import type { Flow, Part } from "./mechanism_texts";
+import { describePart, describeRow, plain, STAGES, WORDS } from "./mechanism_texts";
 import type { WeightScale } from "./matrix";
 import { weightScale } from "./matrix";
 import { rgb, svg, textWidth, weightColour } from "./svg";
 
 const MIN_WIDTH = 700;
-const ROWS_HEIGHT = 260;
+const ROWS_HEIGHT = 330;
 const TOP = 92;
 const FONT = 13;
 const GAP = 34;
+/** Between parts with the name of an operation. */
+const WIDE_GAP = 64;
 const BAR_WIDTH = 74;
 const RESULT_WIDTH = 150;
 const LONGEST_LABEL = 12;
 const STRIP_HEIGHT = 14;
-/** Numbers of a vector that its sentence shows. */
-const SHOWN_NUMBERS = 6;
 /** Positions of the slider per factor of ten of the temperature. */
 const SLIDER_SCALE = 20;
 
-/** The parts of the mechanism, with the beginnings of the names of their stages in the arithmetic. */
-const STAGES = {
-  source: ["Source"], states: ["Encoder states"], keys: ["Keys"], query: ["Query", "Decoder state"], scores: ["Scores"], weights: ["Weights", "Strengths"],
-  values: ["Weighted values", "Values"], context: ["Context"], result: ["Probabilities", "Forecast"],
-} as const;
-type Part = keyof typeof STAGES;
-
-/** The numbers of one step, layer and head. */
-export interface Flow {
-  labels: string[];
-  /** (S, H), (S, K) and (S, V); null where the model has none. */
-  states: number[][] | null;
-  keys: number[][] | null;
-  values: number[][] | null;
-  query: number[] | null;
-  scores: number[] | null;
-  weights: number[];
-  context: number[] | null;
-  results: StepResult[];
-}
-
-/** Read the numbers of a step from its intermediate results. */
+/** Read the numbers of a step from its intermediate results. Query and keys are those of the arithmetic, which a model may compute inside its score. */
 function readFlow(step: AttentionStep): Flow {
-  const { answer: { trace }, content: { config }, kind } = step.input;
+  const { answer: { trace }, kind } = step.input;
   const has = (name: string): boolean => name in trace;
-  const query = config.kind === "transformer" ? step.headQuery : step.headSlice(step.query);
+  const stages = explainStep(step.input);
+  const stage = (name: string): number[][] | null => stages.find((each) => each.name === name)?.numbers ?? null;
   return {
-    labels: kind.sourceNames, states: has("states") ? step.states : null, keys: has("keys") ? step.keys : null, values: has("values") ? step.values : null,
-    query, scores: has("scores") ? step.scores : null, weights: step.weights, context: has("context") ? step.context : null, results: kind.results(step),
+    labels: kind.sourceNames, states: has("states") ? step.states : null, keys: stage("Keys") ?? (has("keys") ? step.keys : null), values: has("values") ? step.values : null,
+    query: stage("Query")?.[0] ?? step.headSlice(step.query), scores: has("scores") ? step.scores : null, weights: step.weights, context: has("context") ? step.context : null, results: kind.results(step),
   };
-}
-
-const WORDS: Record<Part, string> = {
-  source: "The source, one row per step.",
-  states: "Encoder states: what the encoder wrote while it read each source step. A state also carries the steps around it.",
-  keys: "Keys: what each source step shows to be compared with the query.",
-  query: "Query: what the decoder asks for in this step, made from its state.",
-  scores: "Scores: how well each key fits the query.",
-  weights: "Attention weights: the scores, made positive so that they add up to 1.",
-  values: "Values: what is read of each source step. Here they are as strong as their weights.",
-  context: "Context: the sum of the values, each times its weight. It is all that this step reads of the source.",
-  result: "What the step writes, computed from the context and the state of the decoder.",
-};
-
-const numbersText = (numbers: readonly number[]): string => `${numbers.slice(0, SHOWN_NUMBERS).map((x) => withMinus(x.toFixed(3))).join(", ")}${numbers.length > SHOWN_NUMBERS ? `, \u2026 (${numbers.length} numbers)` : ""}`;
-
-/** Describe a part in a sentence with its numbers. */
-function describePart(part: Part, flow: Flow): string {
-  const vector = part === "query" ? flow.query : part === "context" ? flow.context : null;
-  const results = part === "result" ? ` ${flow.results.map(({ name, text }) => `${name}: ${text}`).join(", ")}.` : "";
-  return `${WORDS[part]}${vector ? ` ${capitalize(numbersText(vector))}.` : ""}${results} A click shows its arithmetic.`;
-}
-
-/** Describe what a source step contributes. */
-function describeRow(row: number, { labels, scores, weights }: Flow): string {
-  const score = scores ? `score ${formatNumber(scores[row])}, ` : "";
-  const weight = withMinus(weights[row].toFixed(3));
-  return `${capitalize(labels[row])}: ${score}weight ${weight}. So ${weight} times its value goes into the context.`;
 }
 
 /** Draw rows of numbers as an image, from blue through white, which is 0, to red.
@@ -119,17 +74,17 @@ class Layout {
     this.labelWidth = Math.max(40, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
     const strips = 1 + (states ? 1 : 0) + (keys ? 1 : 0);
     const bars = 1 + (scores ? 1 : 0);
-    const fixed = this.labelWidth + bars * BAR_WIDTH + RESULT_WIDTH + (strips + bars + 1) * GAP;
+    const fixed = this.labelWidth + bars * BAR_WIDTH + RESULT_WIDTH + (strips + bars + 1) * GAP + (scores ? 2 : 0) * (WIDE_GAP - GAP);
     this.stripWidth = Math.max(36, (this.width - fixed) / strips);
     let x = 0;
-    const next = (size: number, isThere = true): number => {
+    const next = (size: number, isThere = true, gap = GAP): number => {
       const start = x;
-      if (isThere) x += size + GAP;
+      if (isThere) x += size + gap;
       return start;
     };
     this.x = {
-      source: next(this.labelWidth), states: next(this.stripWidth, states !== null), keys: next(this.stripWidth, keys !== null),
-      scores: next(BAR_WIDTH, scores !== null), weights: next(BAR_WIDTH), values: next(this.stripWidth), result: next(RESULT_WIDTH),
+      source: next(this.labelWidth), states: next(this.stripWidth, states !== null), keys: next(this.stripWidth, keys !== null, scores ? WIDE_GAP : GAP),
+      scores: next(BAR_WIDTH, scores !== null, WIDE_GAP), weights: next(BAR_WIDTH), values: next(this.stripWidth), result: next(RESULT_WIDTH),
     };
   }
 
@@ -221,7 +176,7 @@ export class Mechanism {
     const { x, rowHeight, stripWidth, labelWidth } = layout;
     const y = (s: number): number => TOP + s * rowHeight;
     const every = Math.ceil(11 / rowHeight);
-    const labels = flow.labels.flatMap((label, s) => (s % every ? [] : [svg("text", { x: x.source + labelWidth, y: y(s) + rowHeight / 2 + 4, "text-anchor": "end", "font-size": Math.min(FONT, Math.max(9, rowHeight * every)), fill: ink }, shorten(label, LONGEST_LABEL))]));
+    const labels = flow.labels.flatMap((label, s) => (s % every ? [] : [svg("text", { x: x.source + labelWidth, y: y(s) + rowHeight / 2 + 4, "text-anchor": "end", "font-size": Math.min(FONT, Math.max(9, rowHeight * every - 1)), fill: ink }, shorten(label, LONGEST_LABEL))]));
     const bars = (start: number, numbers: readonly number[], low: number, high: number, colour: (value: number) => string): SVGElement[] => {
       const toX = (value: number): number => start + ((Math.min(high, Math.max(low, value)) - low) / (high - low || 1)) * BAR_WIDTH;
       const zero = toX(Math.min(high, Math.max(low, 0)));
@@ -272,9 +227,9 @@ export class Mechanism {
   private part(part: Part, name: string, box: { x: number; y: number; width: number; height: number }, drawn: SVGElement[]): SVGElement {
     const { soft } = theme();
     const frame = svg("rect", { x: box.x - 4, y: box.y - 4, width: box.width + 8, height: box.height + 8, fill: "transparent", "stroke-width": 2, rx: 4, class: "mechanism-frame" });
-    const group = svg("g", { class: "mechanism-part", role: "button", tabindex: 0, "aria-label": WORDS[part], "data-part": part }, ...drawn, svg("text", { x: box.x, y: box.y - 9, "font-size": FONT, fill: soft }, name), frame);
+    const group = svg("g", { class: "mechanism-part", role: "button", tabindex: 0, "aria-label": plain(WORDS[part]), "data-part": part }, ...drawn, svg("text", { x: box.x, y: box.y - 9, "font-size": FONT, fill: soft }, name), frame);
     group.style.cursor = "pointer";
-    const describe = (): void => { if (this.flow) this.line.textContent = describePart(part, this.flow); };
+    const describe = (): void => { if (this.flow) this.line.replaceChildren(...withTerms(describePart(part, this.flow))); };
     group.addEventListener("pointerenter", describe);
     group.addEventListener("focus", describe);
     const open = (): void => { void this.panel.reveal(STAGES[part]); };
@@ -299,11 +254,12 @@ export class Mechanism {
     const head = svg("defs", {}, svg("marker", { id: "mechanism-arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z", fill: soft })));
     const found: SVGElement[] = [head];
     const below = bottom + 18;
+    found.push(svg("text", { x: x.source, y: bottom + 60, "font-size": 12, fill: soft }, "Numbers: red is positive, blue is negative."));
     if (flow.states) found.push(across(x.source + labelWidth, x.states), word("encoder", (x.source + labelWidth + x.states) / 2, below));
     if (flow.keys && flow.states) found.push(across(x.states + stripWidth, x.keys));
     if (flow.scores) {
       found.push(across(x.keys + stripWidth, x.scores), across(x.scores + BAR_WIDTH, x.weights));
-      found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, below), word(this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, below));
+      found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, middle - 8), word(this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, middle - 8));
       if (flow.query) found.push(arrow(`M${x.keys + stripWidth + 6} 31L${x.scores + BAR_WIDTH / 2} 31L${x.scores + BAR_WIDTH / 2} ${TOP - 26}`));
     }
     found.push(across(x.weights + BAR_WIDTH, x.values));
@@ -326,7 +282,8 @@ export class Mechanism {
     const { layout, flow } = this;
     if (!layout || !flow) return null;
     const box = this.root.getBoundingClientRect();
-    const y = (event.clientY - box.top) * (layout.height / box.height);
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top].map((pixel) => pixel * (layout.height / box.height));
+    if (x > layout.x.values + layout.stripWidth) return null;
     const row = Math.floor((y - TOP) / layout.rowHeight);
     return row >= 0 && row < flow.labels.length ? row : null;
   }

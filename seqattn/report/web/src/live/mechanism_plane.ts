@@ -1,7 +1,7 @@
 // Query, keys and context of width 2 as arrows in a plane.
 import { theme } from "../plots";
-import type { Flow } from "./mechanism";
 import type { WeightScale } from "./matrix";
+import type { Flow } from "./mechanism_texts";
 import { halo, linearScale, rgb, svg } from "./svg";
 
 const SIZE = 300;

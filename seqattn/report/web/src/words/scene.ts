@@ -22,6 +22,10 @@ export interface ShownWords extends ShownAttention<WordAnswer> {
 
 export interface WordScene extends BaseScene<WordState> {
   shown: ShownWords[];
+  /** Whether each encoder state of the first model may know the whole source, and not only what comes before it. */
+  readsAll: boolean;
+  /** A sentence about unknown symbols that are known in lower case; "" if there are none. */
+  hint: string;
   /** Whether the first model knows each symbol of the source. */
   isKnown: boolean[];
   /** The true output; null if it is unknown. */
@@ -31,7 +35,7 @@ export interface WordScene extends BaseScene<WordState> {
   trainedLength: number;
 }
 
-const quoted = (symbol: string): string => `\u201c${visible(symbol)}\u201d`;
+export const quoted = (symbol: string): string => `\u201c${visible(symbol)}\u201d`;
 
 /** Return the names of the symbols of a kind of attention. */
 export function symbolNames({ state: { kind, source }, shown: [{ symbols }] }: Pick<WordScene, "state" | "shown">): PointNames {
@@ -72,8 +76,19 @@ function describeAttention(scene: WordScene): string {
   const name = capitalize(names.row(state.step));
   if (!row) return `${name}.`;
   if (first.meaning === "distribution" && isKnockedOut(row)) return `${name}: its weights are knocked out, so all are 0 and do not add up to 1.`;
-  if (isForced(scene, state.step)) return `${name}: you forced its weights, so they are not the model's choice. It reads ${attended(row, names)}.`;
-  return `${name}, reads ${attended(row, names)}.`;
+  if (isForced(scene, state.step)) return `${name}: you changed its weights, by hand or by the temperature, so they are not the model's own. It reads ${attended(row, names)}.`;
+  return `${name}, reads ${attended(row, names)}.${describeLink(scene, row)}`;
+}
+
+/** Say so if the largest weight of the chosen step lies beside the known links: the best example of what weights are not. */
+function describeLink({ state: { kind, step, source }, links, readsAll, shown: [{ meaning }] }: WordScene, row: readonly number[]): string {
+  const linked = links.filter((link) => link.row === step).map(({ column }) => column);
+  const most = row.indexOf(Math.max(...row));
+  if (kind !== "cross" || meaning === "strength" || !linked.length || linked.includes(most)) return "";
+  const wanted = linked.length === 1 ? `source symbol ${linked[0] + 1}, ${quoted(source[linked[0]])}` : `source symbols ${linked[0] + 1} to ${linked[linked.length - 1] + 1}`;
+  const isCarried = readsAll || linked.some((column) => column < most);
+  const reason = readsAll ? "the encoder reads the whole source" : "the encoder carries along what it has read";
+  return ` The known link is to ${wanted}.${isCarried ? ` The state that is read most can carry it too, because ${reason}.` : ""}`;
 }
 
 /** Say how sure the model is of the symbol of the chosen step. */
@@ -98,7 +113,7 @@ function describeOutput({ shown, truth }: WordScene): string {
 export function describeWords(scene: WordScene): string {
   const { state: { source }, isKnown, trainedLength } = scene;
   const unknown = source.filter((_, k) => !isKnown[k]).map(quoted);
-  const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.` : "";
+  const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.${scene.hint}` : "";
   const longer = source.length > trainedLength ? ` The source has ${source.length} symbols, more than every training source: the longest has ${trainedLength}.` : "";
   return `${describeAttention(scene)}${describeSymbol(scene)} ${describeOutput(scene)}${strange}${longer}`;
 }
