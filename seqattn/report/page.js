@@ -48,9 +48,6 @@
   function pointNames(count, first = 1) {
     return Array.from({ length: count }, (_, k) => `point ${first + k}`);
   }
-  function stepNames(count) {
-    return Array.from({ length: count }, (_, k) => `step ${k + 1}`);
-  }
   function timeNames(times, isDate) {
     if (!isDate) return times.map((time) => withMinus(String(time)));
     const texts = times.map((time) => new Date(time).toISOString());
@@ -534,10 +531,9 @@
     const [S] = view.lengths;
     const [rows, columns] = view.size;
     const across = view.kind === "decoder_self" ? pointNames(columns, S + 1) : pointNames(columns);
-    const isAligned = view.trueSteps.length > 0;
-    const down = isAligned ? stepNames(rows) : pointNames(rows, view.kind === "encoder_self" ? 1 : S + 1);
+    const down = pointNames(rows, view.kind === "encoder_self" ? 1 : S + 1);
     const title = view.meaning === "strength" ? "read strength" : "attention weight";
-    const known = isAligned ? "attended point; outlined in orange: the true one" : "attended point";
+    const known = view.trueSteps.length > 0 ? "attended point; outlined in orange: the true one" : "attended point";
     draw("map", [heatmap(view.rows, across, down, colourScale(view.meaning, view.map, view.largest), title, view.map.decimals)], {
       xaxis: { title: { text: view.kind === "decoder_self" ? DECODER_STEPS : known }, constrain: "domain" },
       yaxis: { autorange: "reversed", title: { text: "query step" } },
@@ -941,10 +937,10 @@
     byId("history-name").textContent = name;
     byId("history-frame").setAttribute("aria-valuetext", name);
     const title = history.meaning === "strength" ? "read strength" : "attention weight";
-    const down = history.alignment ? stepNames(T) : pointNames(T, S + 1);
+    const down = pointNames(T, S + 1);
     draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest2), title, weights.decimals)], {
       xaxis: { title: { text: "attended source point" } },
-      yaxis: { autorange: "reversed", title: { text: history.alignment ? "target step" : "forecast point" } },
+      yaxis: { autorange: "reversed", title: { text: "forecast point" } },
       shapes: outlines(known, ALIGNMENT_COLOUR)
     });
   }
@@ -996,140 +992,6 @@
     addPlayButton(frames, show);
     onThemeChange(show);
     choose();
-  }
-
-  // src/live/loss.ts
-  function meanSquaredError(forecast, truth, scale) {
-    let sum = 0;
-    let count = 0;
-    for (const [t, row] of (truth ?? []).entries()) {
-      for (const [g, value] of row.entries()) {
-        if (!Number.isFinite(value) || t >= forecast.length) continue;
-        sum += ((forecast[t][g] - value) / scale[g]) ** 2;
-        count += 1;
-      }
-    }
-    return count ? sum / count : null;
-  }
-  function largestChange(one, other) {
-    return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
-  }
-
-  // src/live/svg.ts
-  var NAMESPACE = "http://www.w3.org/2000/svg";
-  function svg(tag, attributes = {}, ...children) {
-    const element = document.createElementNS(NAMESPACE, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
-    element.append(...children);
-    return element;
-  }
-  var halo = (ground) => ({ stroke: ground, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
-  function linearScale(domain, range) {
-    const [low, high] = domain;
-    const [first, last] = range;
-    const slope = (last - first) / (high - low || 1);
-    const scale = (value) => first + (value - low) * slope;
-    return Object.assign(scale, { invert: (pixel) => low + (pixel - first) / slope, domain });
-  }
-  function roundTicks([low, high], count) {
-    const rough = (high - low) / count;
-    if (!(rough > 0)) return [low];
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
-    const ticks = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
-    return ticks;
-  }
-  function tickText(value, ticks) {
-    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
-    const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
-    return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
-  }
-  var VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
-  var DIVERGING2 = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
-  function interpolate(stops, share) {
-    const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
-    const k = Math.min(stops.length - 2, Math.floor(position));
-    return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
-  }
-  function weightColour(weight, largest2, signed) {
-    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest2 / 2) : interpolate(VIRIDIS, weight / largest2);
-  }
-  var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
-  function luminance(colour) {
-    const [r, g, b] = colour.map((part) => part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  }
-  var inkOn = (colour) => luminance(colour) > Math.sqrt(1.05 * 0.05) - 0.05 ? "#000" : "#fff";
-  var measured = null;
-  function textWidth(text2, size) {
-    measured ??= document.createElement("canvas").getContext("2d");
-    measured.font = `${size}px system-ui, sans-serif`;
-    return measured.measureText(text2).width;
-  }
-  function keepFromScrolling(element) {
-    element.style.touchAction = "none";
-    element.addEventListener("touchstart", (event) => {
-      event.preventDefault();
-    }, { passive: false });
-  }
-
-  // src/live/matrix.ts
-  function weightScale(rows, meaning, isRelative) {
-    const largest2 = Math.max(1e-6, ...rows.map((row) => Math.max(...row.map(Math.abs))));
-    if (meaning === "strength") return { low: -largest2, high: largest2, title: "read strength", colour: (weight) => weightColour(weight, largest2, true) };
-    const high = isRelative ? largest2 : 1;
-    const title = isRelative ? "weight, relative to the largest" : "weight";
-    return { low: 0, high, title, colour: (weight) => weightColour(weight, high, false) };
-  }
-
-  // src/live/scene.ts
-  function weightsOf(answer, kind, layer, head) {
-    return answer.maps[kind]?.[layer]?.[head] ?? [];
-  }
-  function pointNames2({ kind, source }) {
-    const ofSource = (k) => `source point ${k + 1}`;
-    const ofForecast = (k) => `forecast point ${source.length + k + 1}`;
-    return { row: kind === "encoder_self" ? ofSource : ofForecast, column: kind === "decoder_self" ? ofForecast : ofSource };
-  }
-  var isKnockedOut = (row) => row.length > 0 && row.every((weight) => weight === 0);
-  var isForced = ({ state: { kind, force, layer, head }, canForce: canForce2 }, step) => canForce2 && kind === "cross" && force.get(step + 1, layer, head) !== void 0;
-  function scaleOf({ state: { kind, layer, head, isRelative } }, { answer, meaning }) {
-    return weightScale(weightsOf(answer, kind, layer, head), meaning, isRelative);
-  }
-  function matrixOf(scene, shown) {
-    const { state, hasAlignment, alignment, canForce: canForce2 } = scene;
-    const { kind, source: { length: S } } = state;
-    const rows = weightsOf(shown.answer, kind, state.layer, state.head);
-    const isCross = kind === "cross";
-    const isCountedFrom1 = kind === "encoder_self" || isCross && hasAlignment;
-    const numbers = (count, first) => Array.from({ length: count }, (_, k) => String(first + k));
-    return {
-      rows,
-      scale: scaleOf(scene, shown),
-      names: pointNames2(state),
-      isNumbered: true,
-      rowLabels: numbers(rows.length, isCountedFrom1 ? 1 : S + 1),
-      columnLabels: numbers(rows[0]?.length ?? 0, kind === "decoder_self" ? S + 1 : 1),
-      down: kind === "encoder_self" ? "source point" : isCountedFrom1 ? "target step" : "forecast point",
-      across: kind === "decoder_self" ? "attended forecast point" : "attended source point",
-      chosen: Math.min(state.step, rows.length - 1),
-      canForce: canForce2 && isCross,
-      isForced: (row) => isForced(scene, row),
-      links: isCross ? alignment.flatMap((column, row) => column < 0 ? [] : [{ row, column, isPossible: false }]) : []
-    };
-  }
-  function hasOwnScales(shown) {
-    return shown.some(({ scale }) => scale.some((each, g) => each !== shown[0].scale[g]));
-  }
-  function shareOfRange({ state: { source, truth }, features, targetFeatures }, one, other) {
-    const shares = targetFeatures.map((name, g) => {
-      const change = largestChange(one.map((row) => [row[g]]), other.map((row) => [row[g]]));
-      const f = features.indexOf(name);
-      const values = [...f < 0 ? [] : source.map((row) => row[f]), ...[...truth ?? [], ...one, ...other].map((row) => row[g])].filter(Number.isFinite);
-      return change === 0 ? 0 : change / (Math.max(...values) - Math.min(...values));
-    });
-    return Math.max(0, ...shares);
   }
 
   // src/live/force.ts
@@ -1186,6 +1048,74 @@
       }
     }
     return packed;
+  }
+
+  // src/live/runtime.ts
+  var RuntimeError = class extends Error {
+    name = "RuntimeError";
+  };
+  var SCRIPT_ID = "ort-script";
+  var WASM_ID = "ort-wasm";
+  var FATAL = 4;
+  var runtime;
+  var hasRuntime = () => document.getElementById(SCRIPT_ID) !== null;
+  async function decodeGzip(text2) {
+    return new Uint8Array(await decompress(decodeBase64(text2.trim()), "gzip"));
+  }
+  async function embedded(id) {
+    const element = document.getElementById(id);
+    if (!element) throw new Error(`the page has no element #${id}`);
+    const bytes = await decodeGzip(element.textContent);
+    element.remove();
+    return bytes;
+  }
+  async function load() {
+    const [script, wasm] = await Promise.all([embedded(SCRIPT_ID), embedded(WASM_ID)]);
+    const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+    try {
+      const ort = await import(address);
+      ort.env.wasm.numThreads = 1;
+      ort.env.wasm.wasmBinary = wasm;
+      ort.env.logLevel = "fatal";
+      return ort;
+    } finally {
+      URL.revokeObjectURL(address);
+    }
+  }
+  function toNumbers({ type, data, dims }) {
+    return data instanceof BigInt64Array ? { type: "float64", data: Float64Array.from(data, Number), dims } : { type, data, dims };
+  }
+  function loaded() {
+    runtime ??= load().catch((error2) => {
+      throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${messageOf(error2)}).`);
+    });
+    return runtime;
+  }
+  async function createSession(graphBytes) {
+    const ort = await loaded();
+    let session;
+    try {
+      session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], graphOptimizationLevel: "disabled", logSeverityLevel: FATAL });
+    } catch (error2) {
+      throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${messageOf(error2)}).`);
+    }
+    let last = Promise.resolve();
+    const runOnce = async (inputs, outputs) => {
+      const feeds = {};
+      for (const [name, { type, data, dims }] of Object.entries(inputs)) feeds[name] = new ort.Tensor(type, data, dims);
+      const found = await session.run(feeds, outputs);
+      return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, toNumbers({ type, data, dims })]));
+    };
+    return {
+      inputNames: session.inputNames,
+      outputNames: session.outputNames,
+      run: (inputs, outputs = session.outputNames) => {
+        const run = last.then(() => runOnce(inputs, outputs));
+        last = run.catch(() => void 0);
+        return run;
+      },
+      release: () => session.release()
+    };
   }
 
   // src/live/weights.ts
@@ -1270,7 +1200,7 @@
     return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
   }
   var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
-  function isForced2({ step, layer, head, weights }, { steps, layers, heads }, points2) {
+  function isForced({ step, layer, head, weights }, { steps, layers, heads }, points2) {
     return isRow(weights) && weights.length === points2 && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
   }
   function readSubjects(m, { runs }) {
@@ -1284,7 +1214,7 @@
     if (e === null ? s === void 0 : !isIndex(e, limits.examples.length)) return null;
     const points2 = s ? s.length : limits.examples[e];
     const subjects = readSubjects(m, limits);
-    if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced2(row, limits, points2))) return null;
+    if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced(row, limits, points2))) return null;
     const force = new ForcedRows();
     for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
     const [layer, head, step, point] = v;
@@ -1304,6 +1234,289 @@
     let hash = 2166136261;
     for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
     return hash.toString(36);
+  }
+
+  // src/live/model.ts
+  var tensor = (type, data, dims) => ({ type, data, dims });
+  var MAP_NAMES = { weights: "cross", encoder_self: "encoder_self", decoder_self: "decoder_self" };
+  var TRACE = "trace/";
+  var FORECAST = "forecast";
+  function chooseOutputs(names, outputs) {
+    if (outputs === "forecast") return [FORECAST];
+    return names.filter((name) => outputs !== "weights" || !name.startsWith(TRACE));
+  }
+  var isFinite = (numbers) => Array.isArray(numbers) ? numbers.every(isFinite) : Number.isFinite(numbers);
+  function checkAnswer({ forecast, maps }) {
+    if (isFinite([forecast, ...Object.values(maps)])) return;
+    throw new Error("The model gives no number for this source: its values are too far from those of the training.");
+  }
+  function checkValues(values) {
+    for (const value of values) {
+      if (typeof value !== "number" || !Number.isFinite(value)) throw new Error("Every value of the source must be a number.");
+      if (Math.abs(value) > MAX_VALUE) throw new Error(`${value}: a value of the source must lie between \u2212${MAX_VALUE} and ${MAX_VALUE}.`);
+    }
+  }
+  function nest(data, dims, offset = 0) {
+    if (dims.length === 0) throw new Error("A single number has no nested form.");
+    const [count, ...rest] = dims;
+    if (rest.length === 0) return Array.from({ length: count }, (_, k) => data[offset + k]);
+    const size = rest.reduce((a, b) => a * b, 1);
+    return Array.from({ length: count }, (_, k) => nest(data, rest, offset + k * size));
+  }
+  var canForce = ({ layers, config }) => layers > 0 && config.kind !== "fast_weights";
+  var meaningOf = ({ config }) => config.kind === "fast_weights" ? "strength" : "distribution";
+  function readAttended(results) {
+    const found = { weights: [], maps: {}, trace: {} };
+    for (const [name, { data, dims }] of Object.entries(results)) {
+      const nested = () => nest(data, dims.slice(1));
+      if (name.startsWith(TRACE)) found.trace[name.slice(TRACE.length)] = nested();
+      else if (name in MAP_NAMES) found.maps[MAP_NAMES[name]] = nested();
+    }
+    found.weights = found.maps.cross ?? [];
+    return found;
+  }
+  var GraphModel = class {
+    constructor(content, session) {
+      this.content = content;
+      this.session = session;
+    }
+    content;
+    session;
+    frames = /* @__PURE__ */ new Map();
+    /** Unpack the parameters. */
+    async unpackRuns() {
+      for (const run of this.content.runs) this.frames.set(run, await unpack(run.parameters));
+    }
+    /** Return a run by its index or name.
+     *
+     * @throws Error - if the model has no such run.
+     */
+    findRun(run = 0) {
+      const found = typeof run === "number" ? this.content.runs[run] : this.content.runs.find(({ name }) => name === run);
+      if (!found) throw new Error(`run ${run}: this model has ${this.content.runs.map(({ name }) => name).join(", ")}.`);
+      return found;
+    }
+    parameters(run, epoch = run.best_epoch) {
+      const frame = run.epochs.indexOf(epoch);
+      if (frame < 0) throw new Error(`epoch ${epoch}: the page has the parameters of epochs ${run.epochs.join(", ")}.`);
+      const frames = this.frames.get(run);
+      const [, count] = frames.shape;
+      return frames.row(frame, count);
+    }
+    /** Return the inputs of the graph that do not depend on what a step is. */
+    feeds(length, steps, count, { force, epoch, run }) {
+      const { layers, heads } = this.content;
+      const parameters = this.parameters(this.findRun(run), epoch ?? void 0);
+      const feeds = {
+        source_lengths: tensor("int64", new BigInt64Array(count).fill(BigInt(length)), [count]),
+        parameters: tensor("float32", parameters, [parameters.length]),
+        steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), [])
+      };
+      if (canForce(this.content)) {
+        const packed = repeatSteps(packForce(force, { steps, layers, heads, source: length }), steps, count);
+        feeds.force = tensor("float32", packed, [steps, count, layers, heads, length]);
+      } else if (force !== null && force !== void 0) {
+        throw new Error(layers > 0 ? "Fast weights have signed read strengths, not a distribution over the source, so no weights can be forced." : "This model has no attention, so no weights can be forced.");
+      }
+      return feeds;
+    }
+    /** Return a parameter of a run at an epoch, as nested arrays; undefined if the model has none of that name. */
+    parameter(name, run, epoch) {
+      let start = 0;
+      for (const [each, shape] of this.content.layout) {
+        const size = shape.reduce((a, b) => a * b, 1);
+        if (each === name) return nest(this.parameters(run, epoch), shape, start);
+        start += size;
+      }
+      return void 0;
+    }
+  };
+  function repeatSteps(array, steps, count) {
+    if (count === 1) return array;
+    const size = array.length / steps;
+    const repeated = new Float32Array(array.length * count);
+    for (let t = 0; t < steps; t += 1) {
+      for (let n = 0; n < count; n += 1) repeated.set(array.subarray(t * size, (t + 1) * size), (t * count + n) * size);
+    }
+    return repeated;
+  }
+  var LiveModel = class _LiveModel extends GraphModel {
+    /** Load a model.
+     *
+     * @throws Error - if the graph is damaged.
+     */
+    static async load(content) {
+      const model = new _LiveModel(content, await createSession(await decodeGzip(content.graph)));
+      await model.unpackRuns();
+      return model;
+    }
+    /** Check that a source has the form that the model accepts.
+     *
+     * @throws Error - if it has not.
+     */
+    checkSource(source) {
+      const { features, fixed_source: fixed, max_length: longest } = this.content;
+      if (!source.length) throw new Error("The source has no points.");
+      if (source.some((point) => point.length !== features.length)) throw new Error(`Every source point must have ${features.length} values: ${features.join(", ")}.`);
+      checkValues(source.flat());
+      if (fixed !== null && source.length !== fixed) throw new Error(`The linear skip of this model needs sources of ${fixed} points; this one has ${source.length}.`);
+      if (longest !== null && source.length > longest) throw new Error(`This Transformer has learned ${longest} positions; the source has ${source.length} points.`);
+    }
+    /** Forecast a source.
+     *
+     * @param source - (S, F), in units of the data.
+     * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model, or if the answer is not finite.
+     */
+    async run(source, options = {}) {
+      this.checkSource(source);
+      const { features, steps } = this.content;
+      const [S, F] = [source.length, features.length];
+      const feeds = { source: tensor("float64", Float64Array.from(source.flat()), [1, S, F]), ...this.feeds(S, steps, 1, options) };
+      const results = await this.session.run(feeds, chooseOutputs(this.session.outputNames, options.outputs));
+      const { data, dims } = results[FORECAST];
+      const answer = { forecast: nest(data, dims.slice(1)), ...readAttended(results) };
+      checkAnswer(answer);
+      return answer;
+    }
+  };
+
+  // src/live/loss.ts
+  function meanSquaredError(forecast, truth, scale) {
+    let sum = 0;
+    let count = 0;
+    for (const [t, row] of (truth ?? []).entries()) {
+      for (const [g, value] of row.entries()) {
+        if (!Number.isFinite(value) || t >= forecast.length) continue;
+        sum += ((forecast[t][g] - value) / scale[g]) ** 2;
+        count += 1;
+      }
+    }
+    return count ? sum / count : null;
+  }
+  function largestChange(one, other) {
+    return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
+  }
+
+  // src/live/svg.ts
+  var NAMESPACE = "http://www.w3.org/2000/svg";
+  function svg(tag, attributes = {}, ...children) {
+    const element = document.createElementNS(NAMESPACE, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
+    element.append(...children);
+    return element;
+  }
+  var halo = (ground) => ({ stroke: ground, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
+  function linearScale(domain, range) {
+    const [low, high] = domain;
+    const [first, last] = range;
+    const slope = (last - first) / (high - low || 1);
+    const scale = (value) => first + (value - low) * slope;
+    return Object.assign(scale, { invert: (pixel) => low + (pixel - first) / slope, domain });
+  }
+  function roundTicks([low, high], count) {
+    const rough = (high - low) / count;
+    if (!(rough > 0)) return [low];
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
+    const ticks = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
+    return ticks;
+  }
+  function tickText(value, ticks) {
+    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
+    const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+    return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
+  }
+  var VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
+  var DIVERGING2 = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
+  function interpolate(stops, share) {
+    const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
+    const k = Math.min(stops.length - 2, Math.floor(position));
+    return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
+  }
+  function weightColour(weight, largest2, signed) {
+    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest2 / 2) : interpolate(VIRIDIS, weight / largest2);
+  }
+  var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
+  function luminance(colour) {
+    const [r, g, b] = colour.map((part) => part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  }
+  var inkOn = (colour) => luminance(colour) > Math.sqrt(1.05 * 0.05) - 0.05 ? "#000" : "#fff";
+  var measured = null;
+  function textWidth(text2, size) {
+    measured ??= document.createElement("canvas").getContext("2d");
+    measured.font = `${size}px system-ui, sans-serif`;
+    return measured.measureText(text2).width;
+  }
+  function keepFromScrolling(element) {
+    element.style.touchAction = "none";
+    element.addEventListener("touchstart", (event) => {
+      event.preventDefault();
+    }, { passive: false });
+  }
+  function memberAfter(key2, member, count) {
+    const found = { Home: 0, End: count - 1, PageUp: member - 1, PageDown: member + 1 }[key2];
+    return found === void 0 ? null : Math.min(count - 1, Math.max(0, found));
+  }
+  var MEMBER_KEYS = "Page Up, Page Down, Home and End choose another one";
+
+  // src/live/matrix.ts
+  function weightScale(rows, meaning, isRelative) {
+    const largest2 = Math.max(1e-6, ...rows.map((row) => Math.max(...row.map(Math.abs))));
+    if (meaning === "strength") return { low: -largest2, high: largest2, title: "read strength", colour: (weight) => weightColour(weight, largest2, true) };
+    const high = isRelative ? largest2 : 1;
+    const title = isRelative ? "weight, relative to the largest" : "weight";
+    return { low: 0, high, title, colour: (weight) => weightColour(weight, high, false) };
+  }
+
+  // src/live/scene.ts
+  function weightsOf(answer, kind, layer, head) {
+    return answer.maps[kind]?.[layer]?.[head] ?? [];
+  }
+  function pointNames2({ kind, source }) {
+    const ofSource = (k) => `source point ${k + 1}`;
+    const ofForecast = (k) => `forecast point ${source.length + k + 1}`;
+    return { row: kind === "encoder_self" ? ofSource : ofForecast, column: kind === "decoder_self" ? ofForecast : ofSource };
+  }
+  var isKnockedOut = (row) => row.length > 0 && row.every((weight) => weight === 0);
+  var isForced2 = ({ state: { kind, force, layer, head }, canForce: canForce2 }, step) => canForce2 && kind === "cross" && force.get(step + 1, layer, head) !== void 0;
+  function scaleOf({ state: { kind, layer, head, isRelative } }, { answer, meaning }) {
+    return weightScale(weightsOf(answer, kind, layer, head), meaning, isRelative);
+  }
+  function matrixOf(scene, shown) {
+    const { state, alignment, canForce: canForce2 } = scene;
+    const { kind, source: { length: S } } = state;
+    const rows = weightsOf(shown.answer, kind, state.layer, state.head);
+    const isCross = kind === "cross";
+    const isOfSource = kind === "encoder_self";
+    const numbers = (count, first) => Array.from({ length: count }, (_, k) => String(first + k));
+    return {
+      rows,
+      scale: scaleOf(scene, shown),
+      names: pointNames2(state),
+      isNumbered: true,
+      rowLabels: numbers(rows.length, isOfSource ? 1 : S + 1),
+      columnLabels: numbers(rows[0]?.length ?? 0, kind === "decoder_self" ? S + 1 : 1),
+      down: isOfSource ? "source point" : "forecast point",
+      across: kind === "decoder_self" ? "attended forecast point" : "attended source point",
+      chosen: Math.min(state.step, rows.length - 1),
+      canForce: canForce2 && isCross,
+      isForced: (row) => isForced2(scene, row),
+      links: isCross ? alignment.flatMap((column, row) => column < 0 ? [] : [{ row, column, isPossible: false }]) : []
+    };
+  }
+  function hasOwnScales(shown) {
+    return shown.some(({ scale }) => scale.some((each, g) => each !== shown[0].scale[g]));
+  }
+  function shareOfRange({ state: { source, truth }, features, targetFeatures }, one, other) {
+    const shares = targetFeatures.map((name, g) => {
+      const change = largestChange(one.map((row) => [row[g]]), other.map((row) => [row[g]]));
+      const f = features.indexOf(name);
+      const values = [...f < 0 ? [] : source.map((row) => row[f]), ...[...truth ?? [], ...one, ...other].map((row) => row[g])].filter(Number.isFinite);
+      return change === 0 ? 0 : change / (Math.max(...values) - Math.min(...values));
+    });
+    return Math.max(0, ...shares);
   }
 
   // src/live/shared_controls.ts
@@ -1501,26 +1714,47 @@
     showSharedControls(explorer, pointNames2(explorer.state));
     showPoint(explorer, scene);
   }
+  function valueField(explorer, name, feature) {
+    const label = textElement("label", `${name} `);
+    const input = document.createElement("input");
+    const fault = textElement("span", "");
+    input.type = "number";
+    input.step = "any";
+    fault.className = "fault";
+    fault.id = `live-fault-${feature}`;
+    fault.setAttribute("role", "status");
+    input.setAttribute("aria-describedby", fault.id);
+    input.addEventListener("input", () => {
+      const { source, point } = explorer.state;
+      const problem = faultOf(input);
+      showFault(input, problem && `${problem} The model still reads ${formatValue(source[point][feature], 1)}.`);
+      if (!problem) explorer.movePoint(point, { [feature]: input.valueAsNumber });
+    });
+    label.append(input, fault);
+    return label;
+  }
+  function faultOf(input) {
+    if (input.value === "") return input.validity.badInput ? "This is no number." : "Type a number.";
+    try {
+      checkValues([input.valueAsNumber]);
+      return "";
+    } catch (error2) {
+      return messageOf(error2);
+    }
+  }
+  function showFault(input, text2) {
+    input.nextElementSibling.textContent = text2;
+    input.setAttribute("aria-invalid", String(text2 !== ""));
+  }
   function showPoint(explorer, { features, state }) {
     const place3 = byId("live-values");
     byId("live-point-name").textContent = `Source point ${state.point + 1} of ${state.source.length}`;
     const shown = features.slice(0, MAX_INPUTS);
-    if (place3.children.length !== shown.length) {
-      place3.replaceChildren(...shown.map((name, f) => {
-        const label = textElement("label", `${name} `);
-        const input = document.createElement("input");
-        input.type = "number";
-        input.step = "any";
-        input.addEventListener("input", () => {
-          if (input.value !== "" && Number.isFinite(input.valueAsNumber)) explorer.movePoint(explorer.state.point, { [f]: input.valueAsNumber });
-        });
-        label.append(input);
-        return label;
-      }));
-    }
+    if (place3.children.length !== shown.length) place3.replaceChildren(...shown.map((name, f) => valueField(explorer, name, f)));
     for (const [f, input] of [...place3.querySelectorAll("input")].entries()) {
-      const value = state.source[state.point][f];
-      if (document.activeElement !== input) input.value = formatValue(value, 1).replace("\u2212", "-");
+      if (document.activeElement === input) continue;
+      input.value = formatValue(state.source[state.point][f], 1).replace("\u2212", "-");
+      showFault(input, "");
     }
     byId("live-add").disabled = !explorer.accepts(state.source.length + 1);
     byId("live-remove").disabled = !explorer.accepts(state.source.length - 1);
@@ -1552,6 +1786,8 @@
     events;
     root = svg("svg", { role: "group" });
     isDragging = false;
+    /** The bar that Tab reaches. */
+    member = 0;
     /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
     draw(weights, { scale, labels, isForced: isForced3, canForce: canForce2 }) {
       const width = Math.max(220, this.place.clientWidth);
@@ -1564,7 +1800,8 @@
       this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
       this.root.setAttribute("width", String(width));
       this.root.setAttribute("height", String(HEIGHT));
-      this.root.setAttribute("aria-label", canForce2 ? "Weights of the step; arrow keys change one" : "Weights of the step");
+      this.root.setAttribute("aria-label", canForce2 ? `Weights of the step. Arrow keys change a weight; ${MEMBER_KEYS}.` : "Weights of the step");
+      this.member = Math.min(this.member, weights.length - 1);
       const parts = (lowest < 0 ? [lowest, 0, largest2] : [0, largest2]).map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, withMinus(String(Number(tick.toPrecision(2)))))));
       for (const [s, weight] of weights.entries()) {
         const x = MARGIN.left + s * bar;
@@ -1586,7 +1823,7 @@
         fill: "transparent",
         class: "bar-handle",
         "data-bar": column,
-        tabindex: 0,
+        tabindex: column === this.member ? 0 : -1,
         role: "slider",
         "aria-label": `weight of source step ${column + 1}${label === String(column + 1) ? "" : `, ${label}`}`,
         "aria-valuemin": 0,
@@ -1595,7 +1832,18 @@
       });
       handle.style.cursor = "ns-resize";
       keepFromScrolling(handle);
+      handle.addEventListener("focus", () => {
+        this.root.querySelector(`[data-bar="${this.member}"]`)?.setAttribute("tabindex", "-1");
+        handle.setAttribute("tabindex", "0");
+        this.member = column;
+      });
       handle.addEventListener("keydown", (event) => {
+        const next = memberAfter(event.key, column, this.root.querySelectorAll("[data-bar]").length);
+        if (next !== null) {
+          event.preventDefault();
+          this.root.querySelector(`[data-bar="${next}"]`)?.focus();
+          return;
+        }
         const change = { ArrowUp: STEP, ArrowRight: STEP, ArrowDown: -STEP, ArrowLeft: -STEP }[event.key];
         if (change === void 0) return;
         event.preventDefault();
@@ -1859,218 +2107,6 @@
     outline(row, column, 1, { stroke: "#000", "stroke-width": 4 });
     outline(row, column, 1, { stroke: ALIGNMENT_COLOUR, "stroke-width": 2, "stroke-dasharray": isPossible ? "3 3" : "none", class: "true-step" });
   }
-
-  // src/live/runtime.ts
-  var RuntimeError = class extends Error {
-    name = "RuntimeError";
-  };
-  var SCRIPT_ID = "ort-script";
-  var WASM_ID = "ort-wasm";
-  var FATAL = 4;
-  var runtime;
-  var hasRuntime = () => document.getElementById(SCRIPT_ID) !== null;
-  async function decodeGzip(text2) {
-    return new Uint8Array(await decompress(decodeBase64(text2.trim()), "gzip"));
-  }
-  async function embedded(id) {
-    const element = document.getElementById(id);
-    if (!element) throw new Error(`the page has no element #${id}`);
-    const bytes = await decodeGzip(element.textContent);
-    element.remove();
-    return bytes;
-  }
-  async function load() {
-    const [script, wasm] = await Promise.all([embedded(SCRIPT_ID), embedded(WASM_ID)]);
-    const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
-    try {
-      const ort = await import(address);
-      ort.env.wasm.numThreads = 1;
-      ort.env.wasm.wasmBinary = wasm;
-      ort.env.logLevel = "fatal";
-      return ort;
-    } finally {
-      URL.revokeObjectURL(address);
-    }
-  }
-  function toNumbers({ type, data, dims }) {
-    return data instanceof BigInt64Array ? { type: "float64", data: Float64Array.from(data, Number), dims } : { type, data, dims };
-  }
-  function loaded() {
-    runtime ??= load().catch((error2) => {
-      throw new RuntimeError(`The model cannot run in this browser: ONNX Runtime did not load (${messageOf(error2)}).`);
-    });
-    return runtime;
-  }
-  async function createSession(graphBytes) {
-    const ort = await loaded();
-    let session;
-    try {
-      session = await ort.InferenceSession.create(graphBytes, { executionProviders: ["wasm"], graphOptimizationLevel: "disabled", logSeverityLevel: FATAL });
-    } catch (error2) {
-      throw new RuntimeError(`The model in this page is damaged: ONNX Runtime cannot read its graph (${messageOf(error2)}).`);
-    }
-    let last = Promise.resolve();
-    const runOnce = async (inputs, outputs) => {
-      const feeds = {};
-      for (const [name, { type, data, dims }] of Object.entries(inputs)) feeds[name] = new ort.Tensor(type, data, dims);
-      const found = await session.run(feeds, outputs);
-      return Object.fromEntries(Object.entries(found).map(([name, { type, data, dims }]) => [name, toNumbers({ type, data, dims })]));
-    };
-    return {
-      inputNames: session.inputNames,
-      outputNames: session.outputNames,
-      run: (inputs, outputs = session.outputNames) => {
-        const run = last.then(() => runOnce(inputs, outputs));
-        last = run.catch(() => void 0);
-        return run;
-      },
-      release: () => session.release()
-    };
-  }
-
-  // src/live/model.ts
-  var tensor = (type, data, dims) => ({ type, data, dims });
-  var MAP_NAMES = { weights: "cross", encoder_self: "encoder_self", decoder_self: "decoder_self" };
-  var TRACE = "trace/";
-  var FORECAST = "forecast";
-  function chooseOutputs(names, outputs) {
-    if (outputs === "forecast") return [FORECAST];
-    return names.filter((name) => outputs !== "weights" || !name.startsWith(TRACE));
-  }
-  var isFinite = (numbers) => Array.isArray(numbers) ? numbers.every(isFinite) : Number.isFinite(numbers);
-  function checkAnswer({ forecast, maps }) {
-    if (isFinite([forecast, ...Object.values(maps)])) return;
-    throw new Error("The model gives no number for this source: its values are too far from those of the training.");
-  }
-  function checkValues(values) {
-    for (const value of values) {
-      if (typeof value !== "number" || !Number.isFinite(value)) throw new Error("Every value of the source must be a number.");
-      if (Math.abs(value) > MAX_VALUE) throw new Error(`${value}: a value of the source must lie between \u2212${MAX_VALUE} and ${MAX_VALUE}.`);
-    }
-  }
-  function nest(data, dims, offset = 0) {
-    if (dims.length === 0) throw new Error("A single number has no nested form.");
-    const [count, ...rest] = dims;
-    if (rest.length === 0) return Array.from({ length: count }, (_, k) => data[offset + k]);
-    const size = rest.reduce((a, b) => a * b, 1);
-    return Array.from({ length: count }, (_, k) => nest(data, rest, offset + k * size));
-  }
-  var canForce = ({ layers, config }) => layers > 0 && config.kind !== "fast_weights";
-  var meaningOf = ({ config }) => config.kind === "fast_weights" ? "strength" : "distribution";
-  function readAttended(results) {
-    const found = { weights: [], maps: {}, trace: {} };
-    for (const [name, { data, dims }] of Object.entries(results)) {
-      const nested = () => nest(data, dims.slice(1));
-      if (name.startsWith(TRACE)) found.trace[name.slice(TRACE.length)] = nested();
-      else if (name in MAP_NAMES) found.maps[MAP_NAMES[name]] = nested();
-    }
-    found.weights = found.maps.cross ?? [];
-    return found;
-  }
-  var GraphModel = class {
-    constructor(content, session) {
-      this.content = content;
-      this.session = session;
-    }
-    content;
-    session;
-    frames = /* @__PURE__ */ new Map();
-    /** Unpack the parameters. */
-    async unpackRuns() {
-      for (const run of this.content.runs) this.frames.set(run, await unpack(run.parameters));
-    }
-    /** Return a run by its index or name.
-     *
-     * @throws Error - if the model has no such run.
-     */
-    findRun(run = 0) {
-      const found = typeof run === "number" ? this.content.runs[run] : this.content.runs.find(({ name }) => name === run);
-      if (!found) throw new Error(`run ${run}: this model has ${this.content.runs.map(({ name }) => name).join(", ")}.`);
-      return found;
-    }
-    parameters(run, epoch = run.best_epoch) {
-      const frame = run.epochs.indexOf(epoch);
-      if (frame < 0) throw new Error(`epoch ${epoch}: the page has the parameters of epochs ${run.epochs.join(", ")}.`);
-      const frames = this.frames.get(run);
-      const [, count] = frames.shape;
-      return frames.row(frame, count);
-    }
-    /** Return the inputs of the graph that do not depend on what a step is. */
-    feeds(length, steps, count, { force, epoch, run }) {
-      const { layers, heads } = this.content;
-      const parameters = this.parameters(this.findRun(run), epoch ?? void 0);
-      const feeds = {
-        source_lengths: tensor("int64", new BigInt64Array(count).fill(BigInt(length)), [count]),
-        parameters: tensor("float32", parameters, [parameters.length]),
-        steps: tensor("int64", BigInt64Array.from([BigInt(steps)]), [])
-      };
-      if (canForce(this.content)) {
-        const packed = repeatSteps(packForce(force, { steps, layers, heads, source: length }), steps, count);
-        feeds.force = tensor("float32", packed, [steps, count, layers, heads, length]);
-      } else if (force !== null && force !== void 0) {
-        throw new Error(layers > 0 ? "Fast weights have signed read strengths, not a distribution over the source, so no weights can be forced." : "This model has no attention, so no weights can be forced.");
-      }
-      return feeds;
-    }
-    /** Return a parameter of a run at an epoch, as nested arrays; undefined if the model has none of that name. */
-    parameter(name, run, epoch) {
-      let start = 0;
-      for (const [each, shape] of this.content.layout) {
-        const size = shape.reduce((a, b) => a * b, 1);
-        if (each === name) return nest(this.parameters(run, epoch), shape, start);
-        start += size;
-      }
-      return void 0;
-    }
-  };
-  function repeatSteps(array, steps, count) {
-    if (count === 1) return array;
-    const size = array.length / steps;
-    const repeated = new Float32Array(array.length * count);
-    for (let t = 0; t < steps; t += 1) {
-      for (let n = 0; n < count; n += 1) repeated.set(array.subarray(t * size, (t + 1) * size), (t * count + n) * size);
-    }
-    return repeated;
-  }
-  var LiveModel = class _LiveModel extends GraphModel {
-    /** Load a model.
-     *
-     * @throws Error - if the graph is damaged.
-     */
-    static async load(content) {
-      const model = new _LiveModel(content, await createSession(await decodeGzip(content.graph)));
-      await model.unpackRuns();
-      return model;
-    }
-    /** Check that a source has the form that the model accepts.
-     *
-     * @throws Error - if it has not.
-     */
-    checkSource(source) {
-      const { features, fixed_source: fixed, max_length: longest } = this.content;
-      if (!source.length) throw new Error("The source has no points.");
-      if (source.some((point) => point.length !== features.length)) throw new Error(`Every source point must have ${features.length} values: ${features.join(", ")}.`);
-      checkValues(source.flat());
-      if (fixed !== null && source.length !== fixed) throw new Error(`The linear skip of this model needs sources of ${fixed} points; this one has ${source.length}.`);
-      if (longest !== null && source.length > longest) throw new Error(`This Transformer has learned ${longest} positions; the source has ${source.length} points.`);
-    }
-    /** Forecast a source.
-     *
-     * @param source - (S, F), in units of the data.
-     * @throws Error - if the source, the forced weights, the epoch or the run do not fit the model, or if the answer is not finite.
-     */
-    async run(source, options = {}) {
-      this.checkSource(source);
-      const { features, steps } = this.content;
-      const [S, F] = [source.length, features.length];
-      const feeds = { source: tensor("float64", Float64Array.from(source.flat()), [1, S, F]), ...this.feeds(S, steps, 1, options) };
-      const results = await this.session.run(feeds, chooseOutputs(this.session.outputNames, options.outputs));
-      const { data, dims } = results[FORECAST];
-      const answer = { forecast: nest(data, dims.slice(1)), ...readAttended(results) };
-      checkAnswer(answer);
-      return answer;
-    }
-  };
 
   // src/live/explorer_base.ts
   var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
@@ -2393,7 +2429,7 @@
       const view = this.matrix(scene, 0);
       const row = view.rows[scene.state.step];
       byId("live-weights").hidden = row === void 0;
-      if (row) this.bars.draw(row, { scale: view.scale, labels: view.columnLabels, isForced: isForced(scene, scene.state.step), canForce: view.canForce });
+      if (row) this.bars.draw(row, { scale: view.scale, labels: view.columnLabels, isForced: isForced2(scene, scene.state.step), canForce: view.canForce });
     }
   };
 
@@ -2417,7 +2453,7 @@
     constructor(place3, events) {
       this.place = place3;
       this.events = events;
-      this.root = svg("svg", { role: "group", "aria-label": "The sequence. Source points can be moved with the arrow keys." });
+      this.root = svg("svg", { role: "group", "aria-label": `The sequence. Arrow keys move a source point; ${MEMBER_KEYS}.` });
       this.root.style.touchAction = "pan-y";
       place3.replaceChildren(this.root);
     }
@@ -2431,12 +2467,12 @@
     draw(scene) {
       this.width = Math.max(260, this.place.clientWidth);
       if (this.dragged === null) this.panels = this.layOut(scene);
-      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.point : void 0;
+      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.member : void 0;
       this.root.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT2}`);
       this.root.setAttribute("width", String(this.width));
       this.root.setAttribute("height", String(HEIGHT2));
       this.root.replaceChildren(...this.panels.flatMap((panel, k) => [this.axes(panel, scene, k === this.panels.length - 1), this.lines(panel, scene), this.sourcePoints(panel, scene)]));
-      if (focused !== void 0 && this.dragged === null) this.root.querySelector(`[data-point="${focused}"]`)?.focus();
+      if (focused !== void 0 && this.dragged === null) this.root.querySelector(`[data-member="${focused}"]`)?.focus();
     }
     layOut(scene) {
       const { features, targetFeatures, plane, axisNames } = scene;
@@ -2521,7 +2557,7 @@
       const weights = rows[state.step] ?? [];
       const scale = scaleOf(scene, scene.shown[0]);
       const many = state.source.length > 16;
-      const word = isForced(scene, state.step) ? "forced weight" : "weight";
+      const word = isForced2(scene, state.step) ? "forced weight" : "weight";
       for (const [k, row] of state.source.entries()) {
         const [x, y] = place2(panel, row, k, "source");
         const weight = weights[k];
@@ -2536,9 +2572,10 @@
           stroke: ink,
           "stroke-width": k === state.point ? 3 : 1,
           class: "source-point",
-          tabindex: 0,
+          tabindex: k === state.point ? 0 : -1,
           role: "slider",
           "data-point": k,
+          "data-member": memberName(this.panels.indexOf(panel), k),
           "aria-label": `source point ${k + 1}`,
           "aria-valuetext": values + (weight === void 0 ? "" : `, ${word} ${weight.toFixed(3)}`),
           "aria-valuemin": panel.y.domain[0],
@@ -2572,6 +2609,12 @@
       });
       keepFromScrolling(circle);
       circle.addEventListener("keydown", (event) => {
+        const next = memberAfter(event.key, point, scene.state.source.length);
+        if (next !== null) {
+          event.preventDefault();
+          this.root.querySelector(`[data-member="${memberName(this.panels.indexOf(panel), next)}"]`)?.focus();
+          return;
+        }
         const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
         if (!direction) return;
         event.preventDefault();
@@ -2614,6 +2657,7 @@
       window.addEventListener("pointercancel", onUp);
     }
   };
+  var memberName = (panel, point) => `${panel}/${point}`;
   var clamp = (value, [low, high]) => Math.min(high, Math.max(low, value));
   function valuesOf({ state: { source, truth }, shown }, sourceFeature, targetFeature) {
     const values = sourceFeature < 0 ? [] : source.map((row) => row[sourceFeature]);
@@ -2668,7 +2712,7 @@
     let text2 = capitalize(names.row(state.step));
     if (!row) text2 += ".";
     else if (meaning === "distribution" && isKnockedOut(row)) text2 += " attends to nothing: its weights are knocked out, so all are 0 and do not add up to 1.";
-    else if (isForced(scene, state.step)) text2 += ` has weights that you forced, so they are not the model's choice: ${attended(row, names)}.`;
+    else if (isForced2(scene, state.step)) text2 += ` has weights that you forced, so they are not the model's choice: ${attended(row, names)}.`;
     else text2 += ` attends to ${attended(row, names)}.`;
     if (!isEncoder) {
       const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
@@ -2722,10 +2766,6 @@
     /** Return the true target (T, G) of a sequence; NaN where it was not observed. */
     target(index) {
       return points(this.targets, index, this.examples.target_lengths[index], this.examples.target_features.length);
-    }
-    /** Whether the task has a true source step for each target step. */
-    get hasAlignment() {
-      return this.alignments !== null;
     }
     /** Return the names of the times of the source and target steps; empty if the times are unknown. */
     times(index) {
@@ -2906,10 +2946,9 @@
       }
       const { features, target_features: targetFeatures, named, plane, units } = page.examples;
       const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
-      const { hasAlignment } = this.sequences;
       const isWhole = answered.example !== null && answered.source.length === page.examples.source_lengths[answered.example];
       const times = isWhole ? this.sequences.times(answered.example) : [];
-      return { state: answered, current: state, shown, features, targetFeatures, units, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce, trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length)) };
+      return { state: answered, current: state, shown, features, targetFeatures, units, axisNames: named, plane, hasTrace, alignment, times, canForce: this.canForce, trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length)) };
     }
     matrix(scene, index) {
       return matrixOf(scene, scene.shown[index]);
@@ -3297,10 +3336,7 @@
       if (this.has("output")) return this.linear("output");
       const weight = this.parameter("target_modality.embedding.weight");
       const bias = this.vector("output.bias");
-      if (!this.has("output.inner")) return { weight, bias };
-      const inner = this.linear("output.inner");
-      const columns = inner.weight[0].map((_, column) => inner.weight.map((row) => row[column]));
-      return { weight: weight.map((row) => columns.map((column) => dot(row, column))), bias: weight.map((row, k) => dot(row, inner.bias) + bias[k]) };
+      return { weight, bias };
     }
     has(name) {
       return this.input.parameter(`${name}.weight`) !== void 0;
@@ -3461,17 +3497,24 @@
     const V = context.values.length;
     return { values: table.values.flat(), ref: (k) => table.ref(Math.floor(k / V), k % V) };
   }
+  function addTiedInput(step, vector, name) {
+    if (!step.has("output.inner")) return [vector, name];
+    const { weight, bias } = step.linear("output.inner");
+    const formula = `u = W_u ${name} + b_u, W_u and b_u are in the checkpoint file of the run`;
+    return [step.record.addRow("Input of the output layer", formula, "u", affine(weight, bias, vector.values), { columns: columnNumbers(weight.length), isByModel: true }), "u"];
+  }
   function addOutput(step, vector, name) {
     const { record, input: { kind: { outputs: { indices, names }, outputName, rowsNote }, content, step: t } } = step;
+    const [input, inputName] = addTiedInput(step, vector, name);
     const { weight, bias } = step.outputLayer;
     const [W, b] = [printedRows(indices.map((k) => weight[k])), printedRow(indices.map((k) => bias[k]))];
     const table = addWeights(record, `Output layer W, b${rowsNote}`, W, b, names);
     const own = step.trace("output")[t];
     const stage = content.config.skip === "linear" ? "Network's share" : outputName;
-    return record.addRow(stage, `y = W ${name} + b`, "y", affine(W, b, vector.values), {
+    return record.addRow(stage, `y = W ${inputName} + b`, "y", affine(W, b, input.values), {
       columns: names,
       ownRow: indices.map((k) => own[k]),
-      origin: (_, column) => affineOrigin(table, true, column, vector)
+      origin: (_, column) => affineOrigin(table, true, column, input)
     });
   }
   function concatenate(...vectors) {
@@ -4380,7 +4423,7 @@
       across: kind === "decoder_self" ? "symbols written before" : "source",
       chosen: Math.min(state.step, rows.length - 1),
       canForce: canForce2 && isCross,
-      isForced: (row) => isForced(scene, row),
+      isForced: (row) => isForced2(scene, row),
       links: isCross ? links : []
     };
   }
@@ -4394,7 +4437,7 @@
     const name = capitalize(names.row(state.step));
     if (!row) return `${name}.`;
     if (first.meaning === "distribution" && isKnockedOut(row)) return `${name}: its weights are knocked out, so all are 0 and do not add up to 1.`;
-    if (isForced(scene, state.step)) return `${name}: you changed its weights, by hand or by the temperature, so they are not the model's own. It reads ${attended2(row, names)}.`;
+    if (isForced2(scene, state.step)) return `${name}: you changed its weights, by hand or by the temperature, so they are not the model's own. It reads ${attended2(row, names)}.`;
     return `${name}, reads ${attended2(row, names)}.${describeLink(scene, row)}`;
   }
   function describeLink({ state: { kind, step, source }, links, readsAll, shown: [{ meaning }] }, row) {
@@ -4456,7 +4499,7 @@
   function hasChoices({ e, s, g = [], b = 1, f = [] }, limits) {
     const length = s ? s.length : limits.examples[e];
     if (!Array.isArray(g) || !Array.isArray(f) || !BEAMS.includes(b) || g.length > limits.steps) return false;
-    return g.every((symbol) => isIndex(symbol, limits.symbols)) && f.every((row) => isForced2(row, limits, length));
+    return g.every((symbol) => isIndex(symbol, limits.symbols)) && f.every((row) => isForced(row, limits, length));
   }
   function check2(shared, limits) {
     const { e, s, g = [], b = 1, f = [], m, k, v, r } = shared;
@@ -5957,14 +6000,14 @@ ${text2}
       const values = targetFeatures.slice(0, 2).map((name2, g) => `${name2} ${formatValue(answer.forecast[state.step][g], 1)}`);
       return `${name} is ${values.join(", ")}. The model computed it from nothing but that one list of numbers and its own previous forecast points.`;
     }
-    if (isForced(scene, state.step)) return `You forced the weights of ${pointNames2(state).row(state.step)}, so they do not show where the model looks. The button Own weights again gives it its [own weights] back.`;
+    if (isForced2(scene, state.step)) return `You forced the weights of ${pointNames2(state).row(state.step)}, so they do not show where the model looks. The button Own weights again gives it its [own weights] back.`;
     const most = indicesOfLargest(row);
     const points2 = most.length > 1 ? `${most.length} source points` : `source point ${most[0] + 1}`;
     if (attention === "strength") return `${name} reads ${points2} most strongly: ${most.map((k) => formatValue(row[k], 1)).join(", ")}.`;
     const share = shareText(row, row[most[0]]);
     const needed = state.kind === "cross" && alignment[state.step] >= 0 ? alignment[state.step] : null;
     const hint = needed === null ? "" : ` The truth depends on ${most.join() === String(needed) ? "that point" : `point ${needed + 1}`}: it has the orange frame.`;
-    const forced = rows.some((_, step) => isForced(scene, step));
+    const forced = rows.some((_, step) => isForced2(scene, step));
     const isEach = !forced && rows.length > 1 && rows.every(isUneven) && new Set(rows.flatMap(indicesOfLargest)).size === rows.flatMap(indicesOfLargest).length;
     const others = forced ? " You forced the weights of another forecast point, which may change these." : isEach ? " No two forecast points look most at the same source point." : "";
     return `${name} gives ${points2} the largest weight, ${row[most[0]].toFixed(3)} of 1. ${share}${hint}${others}`;

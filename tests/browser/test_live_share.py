@@ -82,7 +82,7 @@ def rerun(found: Opened, run: Path, folder: Path) -> NDArray[np.float64]:
     if found.page.is_enabled("#live-save-weights"):
         saved(found, "#live-save-weights", folder)
     command = found.text("#live-command")
-    assert command.startswith("seqattn predict RUN --input input.csv")
+    assert command.startswith(f"seqattn predict {run.name} --input input.csv")
     for name in ("input.csv", "weights.json"):
         command = command.replace(name, str(folder / name))
     output = folder / "forecast.csv"

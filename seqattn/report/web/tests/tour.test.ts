@@ -85,7 +85,7 @@ function scene(forecast: number[][], more: Partial<Scene> = {}): Scene {
   return {
     state, current: state,
     shown: [shown("a", one)],
-    features: ["x"], targetFeatures: ["x"], units: {}, axisNames: {}, plane: false, hasTrace: true, alignment: [], hasAlignment: false, times: [], canForce: true, trainedLength: 2, ...more,
+    features: ["x"], targetFeatures: ["x"], units: {}, axisNames: {}, plane: false, hasTrace: true, alignment: [], times: [], canForce: true, trainedLength: 2, ...more,
   };
 }
 

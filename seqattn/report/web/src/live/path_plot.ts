@@ -4,7 +4,7 @@ import { theme } from "../plots";
 import type { Scene } from "./scene";
 import { isForced, scaleOf, weightsOf } from "./scene";
 import type { Scale } from "./svg";
-import { halo, keepFromScrolling, linearScale, rgb, roundTicks, svg, tickText } from "./svg";
+import { halo, keepFromScrolling, linearScale, MEMBER_KEYS, memberAfter, rgb, roundTicks, svg, tickText } from "./svg";
 
 export const MAX_ROWS = 4;
 const HEIGHT = 420;
@@ -54,7 +54,7 @@ export class PathPlot {
   private readonly root: SVGSVGElement;
 
   constructor(private readonly place: HTMLElement, private readonly events: PathEvents) {
-    this.root = svg("svg", { role: "group", "aria-label": "The sequence. Source points can be moved with the arrow keys." });
+    this.root = svg("svg", { role: "group", "aria-label": `The sequence. Arrow keys move a source point; ${MEMBER_KEYS}.` });
     this.root.style.touchAction = "pan-y";
     place.replaceChildren(this.root);
   }
@@ -63,12 +63,12 @@ export class PathPlot {
   draw(scene: Scene): void {
     this.width = Math.max(260, this.place.clientWidth);
     if (this.dragged === null) this.panels = this.layOut(scene);
-    const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.point : undefined;
+    const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.member : undefined;
     this.root.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
     this.root.setAttribute("width", String(this.width));
     this.root.setAttribute("height", String(HEIGHT));
     this.root.replaceChildren(...this.panels.flatMap((panel, k) => [this.axes(panel, scene, k === this.panels.length - 1), this.lines(panel, scene), this.sourcePoints(panel, scene)]));
-    if (focused !== undefined && this.dragged === null) this.root.querySelector<SVGElement>(`[data-point="${focused}"]`)?.focus();
+    if (focused !== undefined && this.dragged === null) this.root.querySelector<SVGElement>(`[data-member="${focused}"]`)?.focus();
   }
 
   private layOut(scene: Scene): Panel[] {
@@ -163,8 +163,8 @@ export class PathPlot {
       const colour = weight === undefined ? soft : rgb(scale.colour(weight));
       const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
       const circle = svg("circle", {
-        cx: x, cy: y, r, fill: colour, stroke: ink, "stroke-width": k === state.point ? 3 : 1, class: "source-point", tabindex: 0, role: "slider",
-        "data-point": k, "aria-label": `source point ${k + 1}`, "aria-valuetext": values + (weight === undefined ? "" : `, ${word} ${weight.toFixed(3)}`), "aria-valuemin": panel.y.domain[0], "aria-valuemax": panel.y.domain[1], "aria-valuenow": row[panel.sourceY],
+        cx: x, cy: y, r, fill: colour, stroke: ink, "stroke-width": k === state.point ? 3 : 1, class: "source-point", tabindex: k === state.point ? 0 : -1, role: "slider",
+        "data-point": k, "data-member": memberName(this.panels.indexOf(panel), k), "aria-label": `source point ${k + 1}`, "aria-valuetext": values + (weight === undefined ? "" : `, ${word} ${weight.toFixed(3)}`), "aria-valuemin": panel.y.domain[0], "aria-valuemax": panel.y.domain[1], "aria-valuenow": row[panel.sourceY],
       }, svg("title", {}, `point ${k + 1}: ${values}${weight === undefined ? "" : `; ${word} ${weight.toFixed(3)}`}`));
       circle.style.cursor = "grab";
       this.follow(circle, k, panel, scene);
@@ -189,6 +189,12 @@ export class PathPlot {
     circle.addEventListener("pointerdown", (event) => { this.startDrag(event, point, panel); });
     keepFromScrolling(circle);
     circle.addEventListener("keydown", (event) => {
+      const next = memberAfter(event.key, point, scene.state.source.length);
+      if (next !== null) {
+        event.preventDefault();
+        this.root.querySelector<SVGElement>(`[data-member="${memberName(this.panels.indexOf(panel), next)}"]`)?.focus();
+        return;
+      }
       const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
       if (!direction) return;
       event.preventDefault();
@@ -231,6 +237,9 @@ export class PathPlot {
     window.addEventListener("pointercancel", onUp);
   }
 }
+
+/** Return the name of the circle of a source point in a panel. */
+const memberName = (panel: number, point: number): string => `${panel}/${point}`;
 
 const clamp = (value: number, [low, high]: readonly [number, number]): number => Math.min(high, Math.max(low, value));
 
