@@ -297,6 +297,7 @@ PYTHON = [
 tests/plugins."""
 
 
+@pytest.mark.filterwarnings("ignore:Longer than all training sequences")
 @pytest.mark.parametrize("page", PYTHON, ids=lambda page: page.stem)
 def test_the_python_of_the_documents_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seqattn: Callable[..., Ended]
