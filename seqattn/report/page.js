@@ -1170,8 +1170,8 @@
   var isSame = (one, other) => one.model === other.model && one.run === other.run;
   var distinct = (subjects) => subjects.filter((each, k) => subjects.findIndex((other) => isSame(each, other)) === k);
   function withFirst(subjects, first) {
-    const [before2, ...others] = subjects;
-    return distinct([first, ...others.map((each) => isSame(each, first) ? before2 : each)]);
+    const [before, ...others] = subjects;
+    return distinct([first, ...others.map((each) => isSame(each, first) ? before : each)]);
   }
   function copyState(state) {
     const { force, ...others } = state;
@@ -2391,6 +2391,7 @@
 
   // src/live/path_plot.ts
   var MAX_ROWS2 = 4;
+  var MAX_NUMBERED = 16;
   var HEIGHT2 = 420;
   var MARGIN2 = { left: 58, right: 14, top: 14, bottom: 40 };
   var ROW_GAP2 = 22;
@@ -2512,7 +2513,7 @@
       const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
       const weights = rows[state.step] ?? [];
       const scale = scaleOf(scene, scene.shown[0]);
-      const many = state.source.length > 16;
+      const many = state.source.length > MAX_NUMBERED;
       const word = isForced2(scene, state.step) ? "forced weight" : "weight";
       for (const [k, row] of state.source.entries()) {
         const [x, y] = place2(panel, row, k, "source");
@@ -2684,8 +2685,8 @@
       const loss = meanSquaredError(forced.forecast, state.truth, scale);
       if (loss !== null) text2 += `${label} Mean squared error of the sequence: ${errorText(loss, scene, scale)}.`;
       if (forced !== own) {
-        const before2 = meanSquaredError(own.forecast, state.truth, scale);
-        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${commonUnit(scene)}${before2 === null ? "" : `; with its own weights the error is ${errorText(before2, scene, scale)}`}.`;
+        const before = meanSquaredError(own.forecast, state.truth, scale);
+        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${commonUnit(scene)}${before === null ? "" : `; with its own weights the error is ${errorText(before, scene, scale)}`}.`;
       }
     }
     if (state.truth && hasOwnScales(shown)) text2 += " The errors are in the scaled units of each model, so they cannot be compared.";
@@ -5302,15 +5303,15 @@ ${text2}
     } else if (state.isChanged) explorer.chooseExample(state.example ?? 0);
     return isUsable;
   }
-  function restoreSource(explorer, position, start) {
+  function restoreSource(explorer, step, start) {
     const { state, sequences } = explorer;
-    const [before2, wasChanged] = [state.example, state.isChanged];
+    const [before, wasChanged] = [state.example, state.isChanged];
     let reason = "";
-    if (position === 0) reason = chooseStart(explorer, start) ? ", because its weights show clearly where a model looks" : "";
-    else if (wasChanged) explorer.chooseExample(before2 ?? start?.example ?? 0);
+    if (step === "move") reason = chooseStart(explorer, start) ? ", because its weights show clearly where a model looks" : "";
+    else if (wasChanged) explorer.chooseExample(before ?? start?.example ?? 0);
     if (state.example === null) return [];
     const name = sequences.names[state.example];
-    if (state.example !== before2) return [`The tour has switched to sequence ${name}${reason}.`];
+    if (state.example !== before) return [`The tour has switched to sequence ${name}${reason}.`];
     return wasChanged ? [`The tour has put the source of sequence ${name} back as it was.`] : [];
   }
   function restoreEpochs({ state, models }) {
@@ -5319,16 +5320,16 @@ ${text2}
     for (const [k, subject] of state.subjects.entries()) subject.epoch = best[k];
     return isOther ? ["The tour has put the trained parameters back: those after the epoch with the lowest validation loss."] : [];
   }
-  function prepareStep(explorer, position, start) {
+  function prepareStep(explorer, step, start) {
     const { state } = explorer;
-    const hadForced = position !== 2 && state.force.size > 0;
-    const notes = restoreSource(explorer, position, start);
+    const hadForced = step !== "forbid" && state.force.size > 0;
+    const notes = restoreSource(explorer, step, start);
     if (hadForced) {
       state.force.clear();
       notes.push("The tour has taken back the forced weights.");
     }
     if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
-    return position >= 3 || position === 0 ? [...notes, ...restoreEpochs(explorer)] : notes;
+    return step === "look" || step === "forbid" ? notes : [...notes, ...restoreEpochs(explorer)];
   }
   function showAttending({ state, models }) {
     const model = models.findIndex(({ content }) => content.layers > 0);
@@ -5342,7 +5343,7 @@ ${text2}
   var LOOK = {
     distribution: {
       title: "Where does it look?",
-      about: "For each [forecast point], the model looks at the source again. This is [attention]. It gives each [source point] an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast point and each column a source point; a bright cell is a large weight. In the picture of the sequence, a source point with a large weight is a large bright circle.",
+      about: "For each [forecast point], the model looks at the source again. This is [attention]. It gives each [source point] an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast point and each column a source point; the brighter a cell, the larger the weight. In the picture of the sequence, the circle of a source point grows and brightens with its weight.",
       task: CHOOSE
     },
     strength: {
@@ -5357,11 +5358,6 @@ ${text2}
     }
   };
   var RECURRENT = " (In a recurrent model, what is read at a source point also contains traces of the points before it.)";
-  var CANNOT_FORBID = {
-    strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
-    none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid."
-  };
-  var MOVE_INSTEAD = "Move a source point instead: any forecast point may change, because the model keeps the whole source in one memory.";
   function look(facts) {
     const { attention, isRecurrent, attending, data } = facts;
     const step = { ...LOOK[attention] };
@@ -5371,41 +5367,24 @@ ${text2}
     return { ...step, about: `${step.about} The page also has ${attending}, which has attention:`, action: showFirst(attending) };
   }
   var showFirst = (attending) => ({ name: `Show ${attending} instead`, act: "attending" });
-  function forbid({ attention, canForce: canForce2, attending }) {
-    if (!canForce2) {
-      const step = { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: MOVE_INSTEAD };
-      return attending === null ? step : { ...step, action: showFirst(attending) };
-    }
-    return {
-      title: "Forbid it",
-      about: "How much does this trained model depend on this look? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give. This shows how much this one model depends on the look, because it was trained with it. Whether attention is needed is the question of step 5.",
-      task: "In the heatmap, click a dark cell: its forecast point now reads from that source point only. Or give all points equal weights:",
-      keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
-      action: { name: "Equal weights everywhere", act: "uniform" }
-    };
-  }
-  function before({ hasEpochs, data }) {
-    const title = "What was it before training?";
-    if (hasEpochs) {
-      return {
-        title,
-        about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
-        task: "Move the slider of the epochs to the left, as far as it goes. Then move it slowly to the right."
-      };
-    }
-    return {
-      title,
-      about: "This page has each model only as it was after training. If you record the training of a run, the page of that run has a slider here, and its model answers as it would have after each recorded [epoch]. At first it answers at random: the forecast goes nowhere in particular, and no source point stands out.",
-      task: null,
-      commands: data?.record
-    };
-  }
+  var FORBID = {
+    title: "Forbid it",
+    about: "How much does this trained model depend on this look? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give. This shows how much this one model depends on the look, because it was trained with it. Whether attention is needed is the question of the last step.",
+    task: "In the heatmap, click a cell that is not the brightest of its row: its forecast point now reads from that source point only. Or give all points equal weights:",
+    keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
+    action: { name: "Equal weights everywhere", act: "uniform" }
+  };
+  var BEFORE = {
+    title: "What was it before training?",
+    about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
+    task: "Move the slider of the epochs to the left, as far as it goes. Then move it slowly to the right."
+  };
   function withoutOther({ attention, data }, verdict, rest) {
     const end = { verdict, task: null, conclusion: [data?.average ?? "", ...rest].filter((sentence) => sentence !== ""), commands: data?.commands };
     if (attention === "none") {
       return { ...end, title: "What would attention change?", about: "This page cannot tell: it has no model with [attention]. To find out, train a second model that differs in its attention only, and put both on one page." };
     }
-    if (verdict !== void 0) return { ...end, title: "What do the test sequences show?", about: "You have changed the weights of one sequence. The sentence above is about all test sequences." };
+    if (verdict !== void 0) return { ...end, title: "What do the test sequences show?", about: "The steps before show one sequence at a time. The sentence above is about all test sequences." };
     return { ...end, title: "Is attention needed?", about: "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back." };
   }
   function compareModels(facts) {
@@ -5426,19 +5405,25 @@ ${text2}
       commands: data?.commands
     };
   }
+  function withRecord({ hasEpochs, data }, step) {
+    return hasEpochs || !data ? step : { ...step, commands: [...step.commands ?? [], ...data.record] };
+  }
+  var STEPS = ["move", "look", "forbid", "before", "compare"];
   function tourSteps(facts) {
-    const source = facts.plane ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues." : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.";
+    const circles = facts.isNumbered ? "numbered circles" : "circles";
+    const source = facts.plane ? `The ${circles} in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues.` : `In the picture, time runs from left to right. The ${circles} are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.`;
     const steps = [
       {
+        step: "move",
         title: "Move a source point",
         about: `${source} The model is inside this page, so it can answer any source.`,
         task: "Drag one of the circles to another place.",
         keys: "With the keyboard: go to a circle with Tab, and press the arrow keys."
       },
-      look(facts),
-      forbid(facts),
-      before(facts),
-      compareModels(facts)
+      ...facts.hasSteps ? [{ ...look(facts), step: "look" }] : [],
+      ...facts.canForce ? [{ ...FORBID, step: "forbid" }] : [],
+      ...facts.hasEpochs ? [{ ...BEFORE, step: "before" }] : [],
+      { ...withRecord(facts, compareModels(facts)), step: "compare" }
     ];
     return facts.isTouch ? steps.map((step) => ({ ...step, keys: void 0 })) : steps;
   }
@@ -5451,12 +5436,12 @@ ${text2}
     const largest2 = Math.max(...sizes);
     return sizes.flatMap((size, k) => size === largest2 ? [k] : []);
   }
-  function afterMove(scene, before2, { data } = { data: null }) {
+  function afterMove(scene, before, { data } = { data: null }) {
     const { shown: [{ own: { forecast } }], state: { point } } = scene;
-    const meaning = shareOfRange(scene, forecast, before2) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast.";
+    const meaning = shareOfRange(scene, forecast, before) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast.";
     const outside = data?.outside ? ` ${data.outside}` : "";
     const truth = truthOf(scene) ? "" : ` The crosses are gone, because nobody knows how a source that you made up really continues.${outside} Next starts again with the unchanged sequence.`;
-    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before2)}. The model computed it again. ${meaning}${truth}`;
+    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before)}. The model computed it again. ${meaning}${truth}`;
   }
   function afterLook(scene, { attention }) {
     const { state, shown: [{ answer }], alignment, targetFeatures } = scene;
@@ -5495,11 +5480,11 @@ ${text2}
     const { shown: [{ answer, own, scale }] } = scene;
     const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
     const change = largestChange(answer.forecast, own.forecast);
-    if (isAsBefore(scene) && shareOfRange(scene, answer.forecast, own.forecast) < LITTLE) return "The model gives almost the same weights without you, so the forecast stays where it is. Try a dark cell.";
+    if (isAsBefore(scene) && shareOfRange(scene, answer.forecast, own.forecast) < LITTLE) return "The model gives almost the same weights without you, so the forecast stays where it is. Try another cell of the row.";
     const errors = forced === null || free === null ? "" : ` The [mean squared error] of this sequence goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
     const meaning = forced !== null && free !== null && forced > 2 * free ? " So this trained model depends on what it reads there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So the forecast of this sequence hardly depends on this look. Try another row." : "";
     const average = data?.average ? ` One sequence may be an exception. ${data.average}` : "";
-    return `The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning} A model without attention may still forecast as well: see step 5.${average}`;
+    return `The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning} A model without attention may still forecast as well: see the last step.${average}`;
   }
   function afterEpoch(scene, trained, best) {
     const { shown: [{ own: { forecast }, scale }], state: { subjects: [{ epoch }] } } = scene;
@@ -5546,7 +5531,7 @@ ${text2}
     } catch {
     }
   }
-  var PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-after"];
+  var PLACES = { move: "live-path", look: "live-map", forbid: "live-map", before: "live-epochs", compare: "live-after" };
   var SPACE = 12;
   function fold(commands) {
     const details = document.createElement("details");
@@ -5568,11 +5553,13 @@ ${text2}
       this.opener.setAttribute("aria-expanded", "false");
       this.opener.setAttribute("aria-controls", "live-tour-panel");
       this.back = this.button("live-tour-back", "Back", () => {
-        this.go(this.position - 1);
+        const before = this.neighbour(-1);
+        if (before) this.go(before);
       });
       this.next = this.button("live-tour-next", "Next", () => {
-        if (this.position === 4) this.close();
-        else this.go(this.position + 1);
+        const after = this.neighbour(1);
+        if (after) this.go(after);
+        else this.close();
       });
       this.spoken.className = "spoken";
       this.spoken.setAttribute("aria-live", "polite");
@@ -5592,11 +5579,14 @@ ${text2}
     body = document.createElement("div");
     result = document.createElement("div");
     end = document.createElement("div");
+    /** The task and its button, below the text that scrolls. */
+    task = document.createElement("div");
     back;
     next;
     spoken = textElement("p", "");
     announce = announcer(this.spoken);
-    position = -1;
+    /** The current step; null if the tour is closed. */
+    step = null;
     start = null;
     isDone = false;
     resultText = "";
@@ -5625,7 +5615,8 @@ ${text2}
       }));
       this.scroller.className = "tour-text";
       this.scroller.append(this.body, this.result, this.end);
-      this.panel.append(this.heading, this.scroller, buttons, this.spoken);
+      this.task.className = "task";
+      this.panel.append(this.heading, this.scroller, this.task, buttons, this.spoken);
       this.panel.addEventListener("keydown", (event) => {
         if (event.key !== "Escape" || isCardOpen()) return;
         event.preventDefault();
@@ -5637,7 +5628,7 @@ ${text2}
       this.invitation.hidden = isSeen();
       this.opener.hidden = !this.invitation.hidden;
       this.invitation.append(
-        textElement("p", "New here? A tour in five steps shows what this model does, and why. It takes about five minutes."),
+        textElement("p", "New here? A short tour shows what this model does, and why. It takes about five minutes."),
         this.button("live-tour-start", "Start the tour", () => {
           this.open();
         }),
@@ -5658,11 +5649,11 @@ ${text2}
       this.opener.hidden = true;
       this.opener.setAttribute("aria-expanded", "true");
       this.resize();
-      this.go(0);
+      this.go("move");
     }
     close() {
       this.panel.hidden = true;
-      this.position = -1;
+      this.step = null;
       this.mark(null);
       this.opener.hidden = false;
       this.opener.setAttribute("aria-expanded", "false");
@@ -5674,6 +5665,15 @@ ${text2}
       this.explorer.draw();
     }
     // --- steps -------------------------------------------------------------------------------------
+    get steps() {
+      return tourSteps(this.facts);
+    }
+    /** Return the step before or after the current one; null if there is none. The steps may change with the shown model. */
+    neighbour(direction) {
+      const current = STEPS.indexOf(this.step);
+      const names = this.steps.map(({ step }) => step).filter((step) => (STEPS.indexOf(step) - current) * direction > 0);
+      return (direction > 0 ? names[0] : names.at(-1)) ?? null;
+    }
     get facts() {
       const { explorer } = this;
       const { first, models, state, page } = explorer;
@@ -5684,6 +5684,8 @@ ${text2}
         plane: page.examples.plane,
         canForce: explorer.canForce,
         hasEpochs: epochs.length > 1,
+        hasSteps: explorer.rowCount > 1,
+        isNumbered: state.source.length <= MAX_NUMBERED,
         attention: first.layers === 0 ? "none" : meaningOf(first),
         isRecurrent: first.config.kind === "recurrent",
         data: page.live.tour ?? null,
@@ -5694,9 +5696,9 @@ ${text2}
       };
     }
     /** Show a step, and bring the explorer into the state that it begins with. */
-    go(position) {
-      this.position = position;
-      const notes = prepareStep(this.explorer, position, this.facts.data?.start ?? null);
+    go(step) {
+      this.step = step;
+      const notes = prepareStep(this.explorer, step, this.facts.data?.start ?? null);
       this.start = null;
       this.isDone = false;
       this.next.classList.remove("ready");
@@ -5704,30 +5706,33 @@ ${text2}
       this.isAwaited = false;
       this.winners.clear();
       this.result.replaceChildren();
-      this.showText(tourSteps(this.facts)[position], notes);
+      const { steps } = this;
+      const position = steps.findIndex((each) => each.step === step);
+      this.heading.textContent = `Tour ${position + 1} of ${steps.length}: ${steps[position].title}`;
+      this.showText(steps[position], notes);
       this.back.disabled = position === 0;
-      this.next.textContent = position === 4 ? "Finish" : "Next";
-      this.mark(position === 1 || position === 2 ? this.placeOfWeights : PLACES[position]);
+      this.next.textContent = position === steps.length - 1 ? "Finish" : "Next";
+      this.mark(step === "look" || step === "forbid" ? this.placeOfWeights : PLACES[step]);
       this.heading.focus({ preventScroll: true });
       this.scroller.scrollTop = 0;
       this.reveal();
       this.spoken.textContent = "";
       this.announce("");
       void this.explorer.update().then(() => {
-        this.begin(position);
+        this.begin(step);
       });
     }
     /** Remember what the explorer shows when its answer for the state of this step has come. */
-    begin(position) {
+    begin(step) {
       const { scene } = this.explorer;
-      if (position !== this.position || !scene) return;
+      if (step !== this.step || !scene) return;
       const { state, shown: [{ own }] } = scene;
       this.start = { step: state.step, reference: this.referenceOf(scene), source: state.source, forecast: own.forecast };
       this.follow(scene, true);
     }
     /** Return a key of what the current step compares with, which changes with the sequence or the model. */
     referenceOf({ state: { example, source, subjects: [{ model, run, epoch }] } }) {
-      return JSON.stringify(this.position === 3 ? [model, run, source] : [example, model, run, epoch]);
+      return JSON.stringify(this.step === "before" ? [model, run, source] : [example, model, run, epoch]);
     }
     bestEpoch({ state: { subjects: [{ model, run }] } }) {
       return this.explorer.models[model].content.runs[run].best_epoch;
@@ -5737,19 +5742,18 @@ ${text2}
       const { explorer: { models, sequences } } = this;
       const { state: { example, source, isChanged, subjects: [{ model, run, epoch }] } } = scene;
       const reference = this.referenceOf(scene);
-      const before2 = this.position === 3 || !isChanged || example === null ? source : sequences.source(example);
-      const options = { run, epoch: this.position === 3 ? this.bestEpoch(scene) : epoch, outputs: "forecast" };
-      const { forecast } = await models[model].run(before2, options);
+      const before = this.step === "before" || !isChanged || example === null ? source : sequences.source(example);
+      const options = { run, epoch: this.step === "before" ? this.bestEpoch(scene) : epoch, outputs: "forecast" };
+      const { forecast } = await models[model].run(before, options);
       if (this.start !== start || this.explorer.scene !== scene) return;
-      this.start = { ...start, reference, source: before2, forecast };
+      this.start = { ...start, reference, source: before, forecast };
       this.follow(scene);
     }
     /** The place that the steps about weights frame: the path, if the first model has no weights. */
     get placeOfWeights() {
       return this.explorer.first.layers > 0 ? "live-map" : "live-path";
     }
-    showText({ title, verdict, about, task, keys, action, conclusion = [], commands = [] }, notes) {
-      this.heading.textContent = `Tour ${this.position + 1} of 5: ${title}`;
+    showText({ verdict, about, task, keys, action, conclusion = [], commands = [] }, notes) {
       this.body.replaceChildren();
       if (verdict !== void 0) {
         const answer = paragraph(markTerms(verdict));
@@ -5762,12 +5766,8 @@ ${text2}
         line.className = "tour-note";
         this.body.append(line);
       }
-      if (task !== null) {
-        const line = textElement("p", task);
-        line.className = "task";
-        this.body.append(line);
-      }
-      if (action) this.body.append(this.button("live-tour-action", action.name, () => {
+      this.task.replaceChildren(...task === null ? [] : [textElement("p", task)]);
+      if (action) this.task.append(this.button("live-tour-action", action.name, () => {
         this.act(action.act);
       }));
       if (keys !== void 0) this.body.append(textElement("p", keys));
@@ -5781,7 +5781,7 @@ ${text2}
       if (action === "uniform") explorer.forceUniformEverywhere();
       else if (action === "attending") {
         showAttending(explorer);
-        this.go(this.position);
+        this.go(this.step);
       } else explorer.chooseExample((explorer.state.example ?? -1) + 1);
     }
     /** Frame the part of the page that a step is about. */
@@ -5811,7 +5811,7 @@ ${text2}
      * @param isBeginning - Whether the step has just begun. The panel then shows the first lines of the step.
      */
     follow(scene, isBeginning = false) {
-      if (this.position < 0 || !this.start) return;
+      if (!this.step || !this.start) return;
       if (this.start.reference !== this.referenceOf(scene)) {
         this.refresh(scene, this.start).catch(() => void 0);
         return;
@@ -5830,15 +5830,14 @@ ${text2}
     /** Say what the step shows; null: the reader has not done it yet. */
     describe(scene, start) {
       const { state } = scene;
-      switch (this.position) {
-        case 0:
+      switch (this.step) {
+        case "move":
           return this.describeMove(scene, start);
-        case 1:
+        case "look":
           return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
-        case 2:
-          if (!this.facts.canForce) return this.describeMove(scene, start);
+        case "forbid":
           return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, this.facts) : null;
-        case 3:
+        case "before":
           return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast, this.bestEpoch(scene)) : null;
         default:
           return this.facts.isOtherShown && scene.shown.length > 1 ? afterPlain(scene, this.count(scene)) : null;

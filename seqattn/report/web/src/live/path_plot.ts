@@ -7,6 +7,8 @@ import type { Scale } from "./svg";
 import { halo, keepFromScrolling, linearScale, MEMBER_KEYS, memberAfter, rgb, roundTicks, svg, tickText } from "./svg";
 
 export const MAX_ROWS = 4;
+/** The points of a longer source are small and have no numbers. */
+export const MAX_NUMBERED = 16;
 const HEIGHT = 420;
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 40 };
 const ROW_GAP = 22;
@@ -154,7 +156,7 @@ export class PathPlot {
     const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
     const weights: (number | undefined)[] = rows[state.step] ?? [];
     const scale = scaleOf(scene, scene.shown[0]);
-    const many = state.source.length > 16;
+    const many = state.source.length > MAX_NUMBERED;
     const word = isForced(scene, state.step) ? "forced weight" : "weight";
     for (const [k, row] of state.source.entries()) {
       const [x, y] = place(panel, row, k, "source");
