@@ -224,7 +224,7 @@
     });
   }
   function referenceLines({ references, shows, coordinate }, losses) {
-    const { ground, soft } = theme();
+    const { soft } = theme();
     const positions = labelPositions(
       references.map(([, loss]) => coordinate(loss)),
       losses.filter(shows).map(coordinate),
@@ -234,7 +234,7 @@
       shapes: references.map(([, loss]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } })),
       annotations: references.map(([name, loss], k) => {
         const [side, anchor] = positions[k];
-        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, bgcolor: ground, opacity: 0.9, font: { size: 13, color: soft } };
+        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 13, color: soft } };
       })
     };
   }
@@ -396,6 +396,7 @@
   // src/curves.ts
   var NOISE_FLOOR = "noise floor";
   var TOP_MARGIN = 54;
+  var LEGEND_PLACE = -0.25;
   var PART = " (validation)";
   function lossTraces(curves) {
     const { soft, accent, warn } = theme();
@@ -411,14 +412,14 @@
     return baseline ? [...floors, baseline] : floors;
   }
   function referenceLines2(curves, axis) {
-    const { ground, ink, soft } = theme();
+    const { ink, soft } = theme();
     const shapes = [];
     const annotations = [];
     for (const [name, loss] of axis.references) {
       const [colour, side] = name === NOISE_FLOOR ? [ink, "top"] : [soft, "bottom"];
       const text2 = escapeMarkup(`${name}${PART} ${loss === 0 ? "0" : formatNumber(loss)}`);
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: colour, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text: text2, showarrow: false, bgcolor: ground, opacity: 0.9, font: { size: 13, color: colour } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text: text2, showarrow: false, font: { size: 13, color: colour } });
     }
     if (curves.best_epoch) {
       shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
@@ -434,7 +435,7 @@
         margin: { l: 50, r: 15, t: TOP_MARGIN, b: 45 },
         hovermode: "x unified",
         ...referenceLines2(curves, axis),
-        legend: { orientation: "h", y: -0.18 },
+        legend: { orientation: "h", yanchor: "top", y: LEGEND_PLACE },
         xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
         yaxis: { title: { text: `${loss}${unit}` }, ...axis.axis }
       });
@@ -450,7 +451,7 @@
   function drawErrorsByStep(losses, unit) {
     const { accent } = theme();
     draw("by-step", [{ type: losses.length > MAX_BARS ? "scatter" : "bar", x: losses.map((_, k) => k + 1), y: losses, marker: { color: accent }, hovertemplate: "position %{x}: %{y:.4g}<extra></extra>" }], {
-      title: { text: `Mean squared error${unit} by position in the forecast`, font: { size: 14 } },
+      title: { text: `Mean squared error${unit}<br>by position in the forecast`, font: { size: 14 } },
       xaxis: { title: { text: "position in the forecast" }, ...integerTicks(losses.length) },
       yaxis: { rangemode: "tozero" }
     });
@@ -759,7 +760,7 @@
     draw("path", traces, {
       ...rowAxes(view, rows),
       xaxis: { title: { text: escapeMarkup(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
-      legend: { orientation: "h", y: 1.12 },
+      legend: { orientation: "h", yanchor: "bottom", y: 1.02 },
       hovermode: "closest",
       uirevision: String(view.example)
     });
@@ -1803,11 +1804,12 @@
       this.root.setAttribute("aria-label", canForce2 ? `Weights of the step. Arrow keys change a weight; ${MEMBER_KEYS}.` : "Weights of the step");
       this.member = Math.min(this.member, weights.length - 1);
       const parts = (lowest < 0 ? [lowest, 0, largest2] : [0, largest2]).map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, withMinus(String(Number(tick.toPrecision(2)))))));
+      const every = Math.ceil(Math.max(...labels.map((label) => textWidth(label.slice(0, 2), 13) + 3)) / bar);
       for (const [s, weight] of weights.entries()) {
         const x = MARGIN.left + s * bar;
         const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
         parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
-        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
+        if (bar >= 12 && s % every === 0) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
         if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
         if (canForce2) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest2 - (y - MARGIN.top) / high * (largest2 - lowest)));
       }
@@ -2033,7 +2035,7 @@
         group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, label));
       }
       group.append(svg("text", { x: grid.left + grid.columns * grid.cellWidth / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
-      const middle = (TOP + bottom) / 2;
+      const middle = Math.max((TOP + bottom) / 2, textWidth(down, 14) / 2 + 4);
       group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
       return group;
     }
@@ -2439,11 +2441,12 @@
         return [{ x: x2, y, sourceX: 0, sourceY: 1, targetX: 0, targetY: 1, title: axisNames[features[1]] ?? features[1] }];
       }
       const rows = [.../* @__PURE__ */ new Set([...targetFeatures, ...features])].slice(0, MAX_ROWS2);
-      const high = (HEIGHT2 - MARGIN2.top - MARGIN2.bottom - ROW_GAP2 * (rows.length - 1)) / rows.length;
+      const space = rows.length > 1 ? ROW_GAP2 : MARGIN2.top;
+      const high = (HEIGHT2 - space - MARGIN2.bottom - ROW_GAP2 * (rows.length - 1)) / rows.length;
       const length = scene.state.source.length + Math.max(...scene.shown.map(({ answer }) => answer.forecast.length));
       const x = linearScale([0.5, length + 0.5], inner);
       return rows.map((name, k) => {
-        const top = MARGIN2.top + k * (high + ROW_GAP2);
+        const top = space + k * (high + ROW_GAP2);
         const [sourceY, targetY] = [features.indexOf(name), targetFeatures.indexOf(name)];
         const y = linearScale(extent(valuesOf(scene, sourceY, targetY)), [top + high, top]);
         return { x, y, sourceX: null, sourceY, targetX: null, targetY, title: axisNames[name] ?? name };
@@ -2469,7 +2472,10 @@
       }
       const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : hasTimes ? "time" : "step";
       if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, shorten(below, 40)));
-      group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
+      const middle = (top + bottom) / 2;
+      const isTurned = this.panels.length === 1;
+      const title = isTurned ? { x: 13, y: middle, "text-anchor": "middle", transform: `rotate(-90 13 ${middle})` } : { x: left, y: top - 5 };
+      group.append(svg("text", { ...title, "font-size": 14, class: "panel-name" }, shorten(panel.title, isTurned ? 24 : 40)));
       return group;
     }
     /** Source line, truth, the models' own forecasts where weights are forced, and the forecasts. */
@@ -5670,9 +5676,10 @@ ${text2}
     }
     /** Return the step before or after the current one; null if there is none. The steps may change with the shown model. */
     neighbour(direction) {
-      const current = STEPS.indexOf(this.step);
-      const names = this.steps.map(({ step }) => step).filter((step) => (STEPS.indexOf(step) - current) * direction > 0);
-      return (direction > 0 ? names[0] : names.at(-1)) ?? null;
+      const { step: current } = this;
+      if (!current) return null;
+      const names = this.steps.map(({ step }) => step).filter((step) => (STEPS.indexOf(step) - STEPS.indexOf(current)) * direction > 0);
+      return names.at(direction > 0 ? 0 : -1) ?? null;
     }
     get facts() {
       const { explorer } = this;

@@ -198,7 +198,7 @@ export class HeatmapPlot {
       group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, label));
     }
     group.append(svg("text", { x: grid.left + (grid.columns * grid.cellWidth) / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
-    const middle = (TOP + bottom) / 2;
+    const middle = Math.max((TOP + bottom) / 2, textWidth(down, 14) / 2 + 4); // a low picture has a shorter side than its name
     group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
     return group;
   }

@@ -177,9 +177,10 @@ export class Tour {
 
   /** Return the step before or after the current one; null if there is none. The steps may change with the shown model. */
   private neighbour(direction: 1 | -1): StepName | null {
-    const current = STEPS.indexOf(this.step!);
-    const names = this.steps.map(({ step }) => step).filter((step) => (STEPS.indexOf(step) - current) * direction > 0);
-    return (direction > 0 ? names[0] as StepName | undefined : names.at(-1)) ?? null;
+    const { step: current } = this;
+    if (!current) return null;
+    const names = this.steps.map(({ step }) => step).filter((step) => (STEPS.indexOf(step) - STEPS.indexOf(current)) * direction > 0);
+    return names.at(direction > 0 ? 0 : -1) ?? null;
   }
 
   private get facts(): Facts {
