@@ -224,7 +224,7 @@
     });
   }
   function referenceLines({ references, shows, coordinate }, losses) {
-    const { ground, soft } = theme();
+    const { soft } = theme();
     const positions = labelPositions(
       references.map(([, loss]) => coordinate(loss)),
       losses.filter(shows).map(coordinate),
@@ -234,7 +234,7 @@
       shapes: references.map(([, loss]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } })),
       annotations: references.map(([name, loss], k) => {
         const [side, anchor] = positions[k];
-        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, bgcolor: ground, opacity: 0.9, font: { size: 13, color: soft } };
+        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 13, color: soft } };
       })
     };
   }
@@ -396,6 +396,7 @@
   // src/curves.ts
   var NOISE_FLOOR = "noise floor";
   var TOP_MARGIN = 54;
+  var LEGEND_PLACE = -0.25;
   var PART = " (validation)";
   function lossTraces(curves) {
     const { soft, accent, warn } = theme();
@@ -411,14 +412,14 @@
     return baseline ? [...floors, baseline] : floors;
   }
   function referenceLines2(curves, axis) {
-    const { ground, ink, soft } = theme();
+    const { ink, soft } = theme();
     const shapes = [];
     const annotations = [];
     for (const [name, loss] of axis.references) {
       const [colour, side] = name === NOISE_FLOOR ? [ink, "top"] : [soft, "bottom"];
       const text2 = escapeMarkup(`${name}${PART} ${loss === 0 ? "0" : formatNumber(loss)}`);
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: colour, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text: text2, showarrow: false, bgcolor: ground, opacity: 0.9, font: { size: 13, color: colour } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text: text2, showarrow: false, font: { size: 13, color: colour } });
     }
     if (curves.best_epoch) {
       shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
@@ -434,7 +435,7 @@
         margin: { l: 50, r: 15, t: TOP_MARGIN, b: 45 },
         hovermode: "x unified",
         ...referenceLines2(curves, axis),
-        legend: { orientation: "h", y: -0.18 },
+        legend: { orientation: "h", yanchor: "top", y: LEGEND_PLACE },
         xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
         yaxis: { title: { text: `${loss}${unit}` }, ...axis.axis }
       });
@@ -450,7 +451,7 @@
   function drawErrorsByStep(losses, unit) {
     const { accent } = theme();
     draw("by-step", [{ type: losses.length > MAX_BARS ? "scatter" : "bar", x: losses.map((_, k) => k + 1), y: losses, marker: { color: accent }, hovertemplate: "position %{x}: %{y:.4g}<extra></extra>" }], {
-      title: { text: `Mean squared error${unit} by position in the forecast`, font: { size: 14 } },
+      title: { text: `Mean squared error${unit}<br>by position in the forecast`, font: { size: 14 } },
       xaxis: { title: { text: "position in the forecast" }, ...integerTicks(losses.length) },
       yaxis: { rangemode: "tozero" }
     });
@@ -759,7 +760,7 @@
     draw("path", traces, {
       ...rowAxes(view, rows),
       xaxis: { title: { text: escapeMarkup(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
-      legend: { orientation: "h", y: 1.12 },
+      legend: { orientation: "h", yanchor: "bottom", y: 1.02 },
       hovermode: "closest",
       uirevision: String(view.example)
     });
@@ -1170,8 +1171,8 @@
   var isSame = (one, other) => one.model === other.model && one.run === other.run;
   var distinct = (subjects) => subjects.filter((each, k) => subjects.findIndex((other) => isSame(each, other)) === k);
   function withFirst(subjects, first) {
-    const [before2, ...others] = subjects;
-    return distinct([first, ...others.map((each) => isSame(each, first) ? before2 : each)]);
+    const [before, ...others] = subjects;
+    return distinct([first, ...others.map((each) => isSame(each, first) ? before : each)]);
   }
   function copyState(state) {
     const { force, ...others } = state;
@@ -1648,6 +1649,7 @@
     const { state, first, rowCount: rows } = explorer;
     const scene = explorer.scene;
     selectById("live-example").value = String(state.example ?? explorer.exampleNames.length);
+    byId("live-reset").disabled = state.example === null || !state.isChanged;
     byId("live-undo").disabled = !explorer.canUndo;
     byId("live-redo").disabled = !explorer.canRedo;
     const all = kinds(explorer);
@@ -1803,11 +1805,12 @@
       this.root.setAttribute("aria-label", canForce2 ? `Weights of the step. Arrow keys change a weight; ${MEMBER_KEYS}.` : "Weights of the step");
       this.member = Math.min(this.member, weights.length - 1);
       const parts = (lowest < 0 ? [lowest, 0, largest2] : [0, largest2]).map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, withMinus(String(Number(tick.toPrecision(2)))))));
+      const every = Math.ceil(Math.max(...labels.map((label) => textWidth(label.slice(0, 2), 13) + 3)) / bar);
       for (const [s, weight] of weights.entries()) {
         const x = MARGIN.left + s * bar;
         const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
         parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
-        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
+        if (bar >= 9 && s % every === 0) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": Math.min(13, bar + 1), fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
         if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
         if (canForce2) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest2 - (y - MARGIN.top) / high * (largest2 - lowest)));
       }
@@ -1881,7 +1884,7 @@
   var MAX_CELL = 64;
   var MAX_CELLS_AS_ELEMENTS = 1600;
   var LONGEST_LABEL = 16;
-  var MIN_LABELLED = 12;
+  var MIN_LABELLED = 9;
   var hasText = ({ cellWidth, cellHeight }) => cellWidth >= 42 && cellHeight >= 20;
   var bottomOf = ({ rows, cellHeight }) => TOP + rows * cellHeight;
   var shapeOf = (grid) => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
@@ -1936,7 +1939,9 @@
       this.events = events;
       this.root = svg("svg", { tabindex: 0, role: "grid" });
       this.cellId = `live-cell-${_HeatmapPlot.count += 1}`;
-      place3.replaceChildren(this.root);
+      this.cellText.className = "hint cell-text screen";
+      this.cellText.setAttribute("aria-hidden", "true");
+      place3.replaceChildren(this.root, this.cellText);
       this.root.append(this.cellGroup);
       this.root.addEventListener("focus", () => {
         this.showCursor();
@@ -1945,10 +1950,10 @@
         this.showCursor();
       });
       this.root.addEventListener("pointermove", (event) => {
-        this.events.pointAt(this.columnAt(event));
+        this.point(event);
       });
       this.root.addEventListener("pointerleave", () => {
-        this.events.pointAt(null);
+        this.point(null);
       });
     }
     place;
@@ -1964,6 +1969,24 @@
     pointed = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page", visibility: "hidden" });
     shape = "";
     grid = null;
+    view = null;
+    /** Says what the cell below the pointer shows. */
+    cellText = document.createElement("p");
+    /** Follow the pointer; null: it is elsewhere. */
+    point(event) {
+      const { view } = this;
+      const column = event ? this.columnAt(event) : null;
+      const row = event ? this.rowAt(event) : null;
+      this.cellText.textContent = view && row !== null && column !== null ? capitalize(describeCell(view, row, column)) : "";
+      this.events.pointAt(column);
+    }
+    rowAt(event) {
+      const { grid } = this;
+      if (!grid) return null;
+      const box = this.root.getBoundingClientRect();
+      const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
+      return row >= 0 && row < grid.rows ? row : null;
+    }
     /** Mark the column of a source step; null: none. */
     mark(column) {
       const { grid, pointed } = this;
@@ -1989,7 +2012,7 @@
       this.place.hidden = rows.length === 0;
       if (!rows.length) return;
       const grid = layOut(view, Math.max(240, this.place.clientWidth));
-      this.grid = grid;
+      [this.grid, this.view] = [grid, view];
       this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
       this.root.setAttribute("width", String(grid.width));
       this.root.setAttribute("height", String(grid.height));
@@ -2007,7 +2030,7 @@
       this.cursor.setAttribute("stroke", theme().ink);
       this.showCursor();
       this.root.onclick = (event) => {
-        this.click(event, grid);
+        this.click(event);
       };
       this.root.onkeydown = (event) => {
         this.key(event, grid, chosen);
@@ -2052,14 +2075,14 @@
       const every = (size, room) => Math.max(1, Math.ceil(room / size));
       const bottom = bottomOf(grid);
       for (let t = 0; t < grid.rows; t += every(grid.cellHeight, MIN_LABELLED)) {
-        group.append(svg("text", { x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
+        group.append(svg("text", { "font-size": Math.min(FONT, grid.cellHeight + 1), x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
       }
       for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
         const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
-        group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, label));
+        group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { "font-size": isNumbered ? FONT : Math.min(FONT, grid.cellWidth + 1), x, y: bottom + 15, "text-anchor": "middle" }, label));
       }
       group.append(svg("text", { x: grid.left + grid.columns * grid.cellWidth / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
-      const middle = (TOP + bottom) / 2;
+      const middle = Math.max((TOP + bottom) / 2, textWidth(down, 14) / 2 + 4);
       group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
       return group;
     }
@@ -2076,14 +2099,14 @@
         group.append(svg("text", { x: 20, y: TOP + (t + 0.5) * grid.cellHeight + 4, "font-size": 12, stroke: "none", fill: warn, class: "forced-row" }, "\u25B8"));
         outline(t, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
       }
-      outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
+      const { ink, ground } = theme();
+      outline(chosen, 0, grid.columns, { stroke: ground, "stroke-width": 5 });
+      outline(chosen, 0, grid.columns, { stroke: ink, "stroke-width": 2.5 });
       return group;
     }
-    click(event, grid) {
-      const box = this.root.getBoundingClientRect();
-      const column = this.columnAt(event);
-      const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
-      if (row < 0 || row >= grid.rows) return;
+    click(event) {
+      const [row, column] = [this.rowAt(event), this.columnAt(event)];
+      if (row === null) return;
       if (column === null) {
         this.events.chooseStep(row);
         return;
@@ -2435,6 +2458,7 @@
 
   // src/live/path_plot.ts
   var MAX_ROWS2 = 4;
+  var MAX_NUMBERED = 16;
   var HEIGHT2 = 420;
   var MARGIN2 = { left: 58, right: 14, top: 14, bottom: 40 };
   var ROW_GAP2 = 22;
@@ -2482,11 +2506,12 @@
         return [{ x: x2, y, sourceX: 0, sourceY: 1, targetX: 0, targetY: 1, title: axisNames[features[1]] ?? features[1] }];
       }
       const rows = [.../* @__PURE__ */ new Set([...targetFeatures, ...features])].slice(0, MAX_ROWS2);
-      const high = (HEIGHT2 - MARGIN2.top - MARGIN2.bottom - ROW_GAP2 * (rows.length - 1)) / rows.length;
+      const space = rows.length > 1 ? ROW_GAP2 : MARGIN2.top;
+      const high = (HEIGHT2 - space - MARGIN2.bottom - ROW_GAP2 * (rows.length - 1)) / rows.length;
       const length = scene.state.source.length + Math.max(...scene.shown.map(({ answer }) => answer.forecast.length));
       const x = linearScale([0.5, length + 0.5], inner);
       return rows.map((name, k) => {
-        const top = MARGIN2.top + k * (high + ROW_GAP2);
+        const top = space + k * (high + ROW_GAP2);
         const [sourceY, targetY] = [features.indexOf(name), targetFeatures.indexOf(name)];
         const y = linearScale(extent(valuesOf(scene, sourceY, targetY)), [top + high, top]);
         return { x, y, sourceX: null, sourceY, targetX: null, targetY, title: axisNames[name] ?? name };
@@ -2512,7 +2537,10 @@
       }
       const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : hasTimes ? "time" : "step";
       if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, shorten(below, 40)));
-      group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
+      const middle = (top + bottom) / 2;
+      const isTurned = this.panels.length === 1;
+      const title = isTurned ? { x: 13, y: middle, "text-anchor": "middle", transform: `rotate(-90 13 ${middle})` } : { x: left, y: top - 5 };
+      group.append(svg("text", { ...title, "font-size": 14, class: "panel-name" }, shorten(panel.title, isTurned ? 24 : 40)));
       return group;
     }
     /** Source line, truth, the models' own forecasts where weights are forced, and the forecasts. */
@@ -2556,7 +2584,7 @@
       const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
       const weights = rows[state.step] ?? [];
       const scale = scaleOf(scene, scene.shown[0]);
-      const many = state.source.length > 16;
+      const many = state.source.length > MAX_NUMBERED;
       const word = isForced2(scene, state.step) ? "forced weight" : "weight";
       for (const [k, row] of state.source.entries()) {
         const [x, y] = place2(panel, row, k, "source");
@@ -2728,8 +2756,8 @@
       const loss = meanSquaredError(forced.forecast, state.truth, scale);
       if (loss !== null) text2 += `${label} Mean squared error of the sequence: ${errorText(loss, scene, scale)}.`;
       if (forced !== own) {
-        const before2 = meanSquaredError(own.forecast, state.truth, scale);
-        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${commonUnit(scene)}${before2 === null ? "" : `; with its own weights the error is ${errorText(before2, scene, scale)}`}.`;
+        const before = meanSquaredError(own.forecast, state.truth, scale);
+        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${commonUnit(scene)}${before === null ? "" : `; with its own weights the error is ${errorText(before, scene, scale)}`}.`;
       }
     }
     if (state.truth && hasOwnScales(shown)) text2 += " The errors are in the scaled units of each model, so they cannot be compared.";
@@ -3003,7 +3031,7 @@
     if (!hasSymbols) return TERMS;
     const renamed = TERMS.filter(({ name }) => !OF_NUMBERS.includes(name)).map(({ name, definition }) => ({
       name,
-      definition: definition.replace(/a forecast point/g, "an output symbol").replace(/forecast point/g, "output symbol").replace(/source point/g, "source symbol").replace("Forecasting as", "Writing as").replace("A simple forecast that", "A simple output that").replace("repeating the last value", "a copy of the source").replace("its error is", "its errors are").replace("writes the forecast, one point", "writes the output, one symbol").replace("each of its points", "each of its symbols").replace("own forecast.", "own symbol.").replace("true previous point", "true previous symbol")
+      definition: definition.replace(/a forecast point/g, "an output symbol").replace(/forecast point/g, "output symbol").replace(/source point/g, "source symbol").replace("knows the points around", "knows the symbols around").replace("Forecasting as", "Writing as").replace("A simple forecast that", "A simple output that").replace("repeating the last value", "a copy of the source").replace("its error is", "its errors are").replace("writes the forecast, one point", "writes the output, one symbol").replace("each of its points", "each of its symbols").replace("own forecast.", "own symbol.").replace("true previous point", "true previous symbol")
     }));
     return [...renamed, ...OF_SYMBOLS].sort((a, b) => a.name < b.name ? -1 : 1);
   }
@@ -4406,8 +4434,12 @@
     const ofInput = (k) => k === 0 ? "the begin" : ofOutput(k - 1);
     return { row: kind === "encoder_self" ? ofSource : ofOutput, column: kind === "decoder_self" ? ofInput : ofSource };
   }
+  function linksOf({ links, truth }, { answer: { symbols } }) {
+    const wrong = symbols.findIndex((symbol, t) => symbol !== truth?.symbols[t]);
+    return wrong < 0 ? links : links.filter(({ row }) => row < wrong);
+  }
   function wordMatrix(scene, shown) {
-    const { state, links, canForce: canForce2 } = scene;
+    const { state, canForce: canForce2 } = scene;
     const { kind, source } = state;
     const rows = weightsOf(shown.answer, kind, state.layer, state.head);
     const isCross = kind === "cross";
@@ -4424,7 +4456,7 @@
       chosen: Math.min(state.step, rows.length - 1),
       canForce: canForce2 && isCross,
       isForced: (row) => isForced2(scene, row),
-      links: isCross ? links : []
+      links: isCross ? linksOf(scene, shown) : []
     };
   }
   function attended2(row, names) {
@@ -4437,11 +4469,13 @@
     const name = capitalize(names.row(state.step));
     if (!row) return `${name}.`;
     if (first.meaning === "distribution" && isKnockedOut(row)) return `${name}: its weights are knocked out, so all are 0 and do not add up to 1.`;
-    if (isForced2(scene, state.step)) return `${name}: you changed its weights, by hand or by the temperature, so they are not the model's own. It reads ${attended2(row, names)}.`;
+    if (isForced2(scene, state.step)) return `${name}: you changed its weights, so they are not the model's own. It reads ${attended2(row, names)}.`;
     return `${name}, reads ${attended2(row, names)}.${describeLink(scene, row)}`;
   }
-  function describeLink({ state: { kind, step, source }, links, readsAll, shown: [{ meaning }] }, row) {
-    const linked = links.filter((link) => link.row === step).map(({ column }) => column);
+  function describeLink(scene, row) {
+    const { state: { kind, step, source }, readsAll, shown: [first] } = scene;
+    const { meaning } = first;
+    const linked = linksOf(scene, first).filter((link) => link.row === step).map(({ column }) => column);
     const most = row.indexOf(Math.max(...row));
     if (kind !== "cross" || meaning === "strength" || !linked.length || linked.includes(most)) return "";
     const wanted = linked.length === 1 ? `source symbol ${linked[0] + 1}, ${quoted(source[linked[0]])}` : `source symbols ${linked[0] + 1} to ${linked[linked.length - 1] + 1}`;
@@ -4453,13 +4487,13 @@
     if (kind === "encoder_self" || step >= symbols.length) return "";
     const probability = probabilities(answer.logits[step])[answer.symbols[step]];
     const chosen = step < given.length ? " You chose this symbol." : "";
-    return `${chosen} The model gives it the probability ${probability.toFixed(3)}.`;
+    return `${chosen} The model gives it the probability ${probability < 5e-4 ? "< 0.001" : probability.toFixed(3)}.`;
   }
   function describeOutput({ shown, truth }) {
     return shown.map(({ name, text: text2, ownText }) => {
       const label = shown.length > 1 ? `${name}: ` : "";
       const change = text2 === ownText ? "" : ` Left alone, the model writes \u201C${ownText}\u201D.`;
-      const verdict = truth === null ? "" : text2 === truth ? " This is right." : ` The true output is \u201C${truth}\u201D.`;
+      const verdict = truth === null ? "" : text2 === truth.text ? " This is right." : ` The true output is \u201C${truth.text}\u201D.`;
       return `${label}Output: \u201C${text2}\u201D.${verdict}${change}`;
     }).join(" ");
   }
@@ -4646,8 +4680,8 @@
         hasTrace,
         canForce: this.canForce,
         isKnown: answered.source.map((symbol) => source.numberOf(symbol) !== UNKNOWN),
-        truth: known === null ? null : target.text(examples.targets[known]),
-        links: known === null ? [] : linksOf(examples, known),
+        truth: known === null ? null : { symbols: examples.targets[known], text: target.text(examples.targets[known]) },
+        links: known === null ? [] : linksOf2(examples, known),
         trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length))
       };
     }
@@ -4720,6 +4754,7 @@
       byId("live-own-symbols").disabled = state.given.length === 0;
       this.drawSymbols(scene);
       this.drawHypotheses(first);
+      byId("live-links-note").hidden = this.matrix(scene, 0).links.length === 0;
       this.drawPictures(scene);
       this.drawAlternatives(scene);
     }
@@ -4812,7 +4847,7 @@
     const [best] = alternativesOf(logits[step], 1);
     return symbols[step] !== best.symbol;
   }
-  function linksOf(examples, example) {
+  function linksOf2(examples, example) {
     return (examples.links?.[example] ?? []).map(([row, column, sure]) => ({ row, column, isPossible: sure === 0 }));
   }
 
@@ -5035,10 +5070,10 @@
     const results = part === "result" ? ` ${flow.results.map(({ name, text: text2 }) => `${name}: ${text2}`).join(", ")}.` : "";
     return `${WORDS[part]}${vector ? ` ${capitalize(numbersText(vector))}.` : ""}${results} A click shows its arithmetic.`;
   }
-  function describeRow(row, { labels, scores, weights }) {
+  function describeRow(row, { labels, scores, weights }, isForced3) {
     const score = scores ? `score ${formatNumber(scores[row])}, ` : "";
     const weight = withMinus(weights[row].toFixed(3));
-    return `${capitalize(labels[row])}: ${score}weight ${weight}. So ${weight} times its value goes into the context.`;
+    return `${capitalize(labels[row])}: ${score}weight ${weight}${isForced3 ? ", which you gave it in place of the softmax of the scores" : ""}. So ${weight} times its value goes into the context.`;
   }
 
   // src/live/mechanism.ts
@@ -5224,7 +5259,7 @@
       };
       const { states, keys, scores, weights, values } = flow;
       const found = [this.part("source", "source", layout2.rows(x.source, labelWidth2), labels)];
-      if (states) found.push(this.part("states", "encoder states", layout2.rows(x.states, stripWidth), [strip(states, layout2.rows(x.states, stripWidth))]));
+      if (states) found.push(this.part("states", stripWidth < 90 ? "states" : "encoder states", layout2.rows(x.states, stripWidth), [strip(states, layout2.rows(x.states, stripWidth))]));
       if (keys) found.push(this.part("keys", "keys", layout2.rows(x.keys, stripWidth), [strip(keys, layout2.rows(x.keys, stripWidth))]));
       if (scores) {
         const finite = scores.filter(Number.isFinite);
@@ -5288,8 +5323,8 @@
       const { soft } = theme();
       const { x, stripWidth, labelWidth: labelWidth2, bottom } = layout2;
       const middle = (TOP3 + bottom) / 2;
-      const arrow = (path) => svg("path", { d: path, fill: "none", stroke: soft, "stroke-width": 1.4, "marker-end": "url(#mechanism-arrow)" });
-      const across = (end, start) => arrow(`M${end + 7} ${middle}L${start - 8} ${middle}`);
+      const arrow = (path, dashes = "none") => svg("path", { d: path, fill: "none", "stroke-dasharray": dashes, stroke: soft, "stroke-width": 1.4, "marker-end": "url(#mechanism-arrow)" });
+      const across = (end, start, isBroken = false) => arrow(`M${end + 7} ${middle}L${start - 8} ${middle}`, isBroken ? "3 4" : "none");
       const word = (text2, at, y, anchor = "middle") => svg("text", { x: at, y, "font-size": 12, fill: soft, "text-anchor": anchor, "font-style": "italic" }, text2);
       const head = svg("defs", {}, svg("marker", { id: "mechanism-arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z", fill: soft })));
       const found = [head];
@@ -5298,8 +5333,8 @@
       if (flow.states) found.push(across(x.source + labelWidth2, x.states), word("encoder", (x.source + labelWidth2 + x.states) / 2, below));
       if (flow.keys && flow.states) found.push(across(x.states + stripWidth, x.keys));
       if (flow.scores) {
-        found.push(across(x.keys + stripWidth, x.scores), across(x.scores + BAR_WIDTH, x.weights));
-        found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, middle - 8), word(this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, middle - 8));
+        found.push(across(x.keys + stripWidth, x.scores), across(x.scores + BAR_WIDTH, x.weights, this.isForced));
+        found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, middle - 8), word(this.isForced ? "yours" : this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, middle - 8));
         if (flow.query) found.push(arrow(`M${x.keys + stripWidth + 6} 31L${x.scores + BAR_WIDTH / 2} 31L${x.scores + BAR_WIDTH / 2} ${TOP3 - 26}`));
       }
       found.push(across(x.weights + BAR_WIDTH, x.values));
@@ -5310,6 +5345,11 @@
         found.push(arrow(`M${x.values + stripWidth + 6} ${low}L${x.result + 24} ${low}L${x.result + 24} ${resultBottom + 6}`), word("with the decoder\u2019s state", layout2.width - 4, low + 18, "end"));
       }
       return found;
+    }
+    /** Whether the reader gave the weights of the chosen step, so that they do not come from its scores. */
+    get isForced() {
+      const { scene } = this.explorer;
+      return scene !== null && isForced2(scene, scene.state.step);
     }
     get normalizer() {
       return this.explorer.first.config.attention?.normalizer ?? "softmax";
@@ -5336,7 +5376,7 @@
       for (const [name, value] of Object.entries(box)) this.row.setAttribute(name, value.toFixed(2));
       this.row.setAttribute("stroke", theme().accent);
       this.row.setAttribute("visibility", "visible");
-      this.line.textContent = describeRow(row, flow);
+      this.line.textContent = describeRow(row, flow, this.isForced);
     }
     /** Mark the part whose arithmetic the reader looks at. */
     markPart(stage) {
@@ -5357,7 +5397,7 @@
       const isHeated = this.heated === this.placeKey && state.force.get(state.step + 1, state.layer, state.head) !== void 0;
       if (!isHeated) inputById("live-temperature").value = "0";
       const temperature = 10 ** (Number(inputById("live-temperature").value) / SLIDER_SCALE);
-      const text2 = `Temperature of the softmax ${temperature.toPrecision(2)}${temperature === 1 ? " (the model\u2019s own)" : ""}`;
+      const text2 = `Temperature of the softmax in this step ${temperature.toPrecision(2)}${temperature === 1 ? " (the model\u2019s own)" : ""}`;
       byId("live-temperature-name").textContent = text2;
       inputById("live-temperature").setAttribute("aria-valuetext", text2);
     }
@@ -5835,15 +5875,15 @@ ${text2}
     } else if (state.isChanged) explorer.chooseExample(state.example ?? 0);
     return isUsable;
   }
-  function restoreSource(explorer, position, start) {
+  function restoreSource(explorer, step, start) {
     const { state, sequences } = explorer;
-    const [before2, wasChanged] = [state.example, state.isChanged];
+    const [before, wasChanged] = [state.example, state.isChanged];
     let reason = "";
-    if (position === 0) reason = chooseStart(explorer, start) ? ", because its weights show clearly where a model looks" : "";
-    else if (wasChanged) explorer.chooseExample(before2 ?? start?.example ?? 0);
+    if (step === "move") reason = chooseStart(explorer, start) ? ", because its weights show clearly where a model looks" : "";
+    else if (wasChanged) explorer.chooseExample(before ?? start?.example ?? 0);
     if (state.example === null) return [];
     const name = sequences.names[state.example];
-    if (state.example !== before2) return [`The tour has switched to sequence ${name}${reason}.`];
+    if (state.example !== before) return [`The tour has switched to sequence ${name}${reason}.`];
     return wasChanged ? [`The tour has put the source of sequence ${name} back as it was.`] : [];
   }
   function restoreEpochs({ state, models }) {
@@ -5852,16 +5892,16 @@ ${text2}
     for (const [k, subject] of state.subjects.entries()) subject.epoch = best[k];
     return isOther ? ["The tour has put the trained parameters back: those after the epoch with the lowest validation loss."] : [];
   }
-  function prepareStep(explorer, position, start) {
+  function prepareStep(explorer, step, start) {
     const { state } = explorer;
-    const hadForced = position !== 2 && state.force.size > 0;
-    const notes = restoreSource(explorer, position, start);
+    const hadForced = step !== "forbid" && state.force.size > 0;
+    const notes = restoreSource(explorer, step, start);
     if (hadForced) {
       state.force.clear();
       notes.push("The tour has taken back the forced weights.");
     }
     if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
-    return position >= 3 || position === 0 ? [...notes, ...restoreEpochs(explorer)] : notes;
+    return step === "look" || step === "forbid" ? notes : [...notes, ...restoreEpochs(explorer)];
   }
   function showAttending({ state, models }) {
     const model = models.findIndex(({ content }) => content.layers > 0);
@@ -5875,7 +5915,7 @@ ${text2}
   var LOOK = {
     distribution: {
       title: "Where does it look?",
-      about: "For each [forecast point], the model looks at the source again. This is [attention]. It gives each [source point] an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast point and each column a source point; a bright cell is a large weight. In the picture of the sequence, a source point with a large weight is a large bright circle.",
+      about: "For each [forecast point], the model looks at the source again. This is [attention]. It gives each [source point] an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast point and each column a source point; the brighter a cell, the larger the weight. In the picture of the sequence, the circle of a source point grows and brightens with its weight.",
       task: CHOOSE
     },
     strength: {
@@ -5890,11 +5930,6 @@ ${text2}
     }
   };
   var RECURRENT = " (In a recurrent model, what is read at a source point also contains traces of the points before it.)";
-  var CANNOT_FORBID = {
-    strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
-    none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid."
-  };
-  var MOVE_INSTEAD = "Move a source point instead: any forecast point may change, because the model keeps the whole source in one memory.";
   function look(facts) {
     const { attention, isRecurrent, attending, data } = facts;
     const step = { ...LOOK[attention] };
@@ -5904,41 +5939,24 @@ ${text2}
     return { ...step, about: `${step.about} The page also has ${attending}, which has attention:`, action: showFirst(attending) };
   }
   var showFirst = (attending) => ({ name: `Show ${attending} instead`, act: "attending" });
-  function forbid({ attention, canForce: canForce2, attending }) {
-    if (!canForce2) {
-      const step = { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: MOVE_INSTEAD };
-      return attending === null ? step : { ...step, action: showFirst(attending) };
-    }
-    return {
-      title: "Forbid it",
-      about: "How much does this trained model depend on this look? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give. This shows how much this one model depends on the look, because it was trained with it. Whether attention is needed is the question of step 5.",
-      task: "In the heatmap, click a dark cell: its forecast point now reads from that source point only. Or give all points equal weights:",
-      keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
-      action: { name: "Equal weights everywhere", act: "uniform" }
-    };
-  }
-  function before({ hasEpochs, data }) {
-    const title = "What was it before training?";
-    if (hasEpochs) {
-      return {
-        title,
-        about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
-        task: "Move the slider of the epochs to the left, as far as it goes. Then move it slowly to the right."
-      };
-    }
-    return {
-      title,
-      about: "This page has each model only as it was after training. If you record the training of a run, the page of that run has a slider here, and its model answers as it would have after each recorded [epoch]. At first it answers at random: the forecast goes nowhere in particular, and no source point stands out.",
-      task: null,
-      commands: data?.record
-    };
-  }
+  var FORBID = {
+    title: "Forbid it",
+    about: "How much does this trained model depend on this look? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give. This shows how much this one model depends on the look, because it was trained with it. Whether attention is needed is the question of the last step.",
+    task: "In the heatmap, click a cell that is not the brightest of its row: its forecast point now reads from that source point only. Or give all points equal weights:",
+    keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
+    action: { name: "Equal weights everywhere", act: "uniform" }
+  };
+  var BEFORE = {
+    title: "What was it before training?",
+    about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
+    task: "Move the slider of the epochs to the left, as far as it goes. Then move it slowly to the right."
+  };
   function withoutOther({ attention, data }, verdict, rest) {
     const end = { verdict, task: null, conclusion: [data?.average ?? "", ...rest].filter((sentence) => sentence !== ""), commands: data?.commands };
     if (attention === "none") {
       return { ...end, title: "What would attention change?", about: "This page cannot tell: it has no model with [attention]. To find out, train a second model that differs in its attention only, and put both on one page." };
     }
-    if (verdict !== void 0) return { ...end, title: "What do the test sequences show?", about: "You have changed the weights of one sequence. The sentence above is about all test sequences." };
+    if (verdict !== void 0) return { ...end, title: "What do the test sequences show?", about: "The steps before show one sequence at a time. The sentence above is about all test sequences." };
     return { ...end, title: "Is attention needed?", about: "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back." };
   }
   function compareModels(facts) {
@@ -5959,19 +5977,25 @@ ${text2}
       commands: data?.commands
     };
   }
+  function withRecord({ hasEpochs, data }, step) {
+    return hasEpochs || !data ? step : { ...step, commands: [...step.commands ?? [], ...data.record] };
+  }
+  var STEPS = ["move", "look", "forbid", "before", "compare"];
   function tourSteps(facts) {
-    const source = facts.plane ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues." : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.";
+    const circles = facts.isNumbered ? "numbered circles" : "circles";
+    const source = facts.plane ? `The ${circles} in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues.` : `In the picture, time runs from left to right. The ${circles} are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.`;
     const steps = [
       {
+        step: "move",
         title: "Move a source point",
         about: `${source} The model is inside this page, so it can answer any source.`,
         task: "Drag one of the circles to another place.",
         keys: "With the keyboard: go to a circle with Tab, and press the arrow keys."
       },
-      look(facts),
-      forbid(facts),
-      before(facts),
-      compareModels(facts)
+      ...facts.hasSteps ? [{ ...look(facts), step: "look" }] : [],
+      ...facts.canForce ? [{ ...FORBID, step: "forbid" }] : [],
+      ...facts.hasEpochs ? [{ ...BEFORE, step: "before" }] : [],
+      { ...withRecord(facts, compareModels(facts)), step: "compare" }
     ];
     return facts.isTouch ? steps.map((step) => ({ ...step, keys: void 0 })) : steps;
   }
@@ -5984,12 +6008,12 @@ ${text2}
     const largest2 = Math.max(...sizes);
     return sizes.flatMap((size, k) => size === largest2 ? [k] : []);
   }
-  function afterMove(scene, before2, { data } = { data: null }) {
+  function afterMove(scene, before, { data } = { data: null }) {
     const { shown: [{ own: { forecast } }], state: { point } } = scene;
-    const meaning = shareOfRange(scene, forecast, before2) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast.";
+    const meaning = shareOfRange(scene, forecast, before) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast.";
     const outside = data?.outside ? ` ${data.outside}` : "";
     const truth = truthOf(scene) ? "" : ` The crosses are gone, because nobody knows how a source that you made up really continues.${outside} Next starts again with the unchanged sequence.`;
-    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before2)}. The model computed it again. ${meaning}${truth}`;
+    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before)}. The model computed it again. ${meaning}${truth}`;
   }
   function afterLook(scene, { attention }) {
     const { state, shown: [{ answer }], alignment, targetFeatures } = scene;
@@ -6028,11 +6052,11 @@ ${text2}
     const { shown: [{ answer, own, scale }] } = scene;
     const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
     const change = largestChange(answer.forecast, own.forecast);
-    if (isAsBefore(scene) && shareOfRange(scene, answer.forecast, own.forecast) < LITTLE) return "The model gives almost the same weights without you, so the forecast stays where it is. Try a dark cell.";
+    if (isAsBefore(scene) && shareOfRange(scene, answer.forecast, own.forecast) < LITTLE) return "The model gives almost the same weights without you, so the forecast stays where it is. Try another cell of the row.";
     const errors = forced === null || free === null ? "" : ` The [mean squared error] of this sequence goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
     const meaning = forced !== null && free !== null && forced > 2 * free ? " So this trained model depends on what it reads there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So the forecast of this sequence hardly depends on this look. Try another row." : "";
     const average = data?.average ? ` One sequence may be an exception. ${data.average}` : "";
-    return `The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning} A model without attention may still forecast as well: see step 5.${average}`;
+    return `The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning} A model without attention may still forecast as well: see the last step.${average}`;
   }
   function afterEpoch(scene, trained, best) {
     const { shown: [{ own: { forecast }, scale }], state: { subjects: [{ epoch }] } } = scene;
@@ -6079,7 +6103,7 @@ ${text2}
     } catch {
     }
   }
-  var PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-after"];
+  var PLACES = { move: "live-path", look: "live-map", forbid: "live-map", before: "live-epochs", compare: "live-after" };
   var SPACE = 12;
   function fold(commands) {
     const details = document.createElement("details");
@@ -6101,11 +6125,13 @@ ${text2}
       this.opener.setAttribute("aria-expanded", "false");
       this.opener.setAttribute("aria-controls", "live-tour-panel");
       this.back = this.button("live-tour-back", "Back", () => {
-        this.go(this.position - 1);
+        const before = this.neighbour(-1);
+        if (before) this.go(before);
       });
       this.next = this.button("live-tour-next", "Next", () => {
-        if (this.position === 4) this.close();
-        else this.go(this.position + 1);
+        const after = this.neighbour(1);
+        if (after) this.go(after);
+        else this.close();
       });
       this.spoken.className = "spoken";
       this.spoken.setAttribute("aria-live", "polite");
@@ -6125,11 +6151,14 @@ ${text2}
     body = document.createElement("div");
     result = document.createElement("div");
     end = document.createElement("div");
+    /** The task and its button, below the text that scrolls. */
+    task = document.createElement("div");
     back;
     next;
     spoken = textElement("p", "");
     announce = announcer(this.spoken);
-    position = -1;
+    /** The current step; null if the tour is closed. */
+    step = null;
     start = null;
     isDone = false;
     resultText = "";
@@ -6158,7 +6187,8 @@ ${text2}
       }));
       this.scroller.className = "tour-text";
       this.scroller.append(this.body, this.result, this.end);
-      this.panel.append(this.heading, this.scroller, buttons, this.spoken);
+      this.task.className = "task";
+      this.panel.append(this.heading, this.scroller, this.task, buttons, this.spoken);
       this.panel.addEventListener("keydown", (event) => {
         if (event.key !== "Escape" || isCardOpen()) return;
         event.preventDefault();
@@ -6170,7 +6200,7 @@ ${text2}
       this.invitation.hidden = isSeen();
       this.opener.hidden = !this.invitation.hidden;
       this.invitation.append(
-        textElement("p", "New here? A tour in five steps shows what this model does, and why. It takes about five minutes."),
+        textElement("p", "New here? A short tour shows what this model does, and why. It takes about five minutes."),
         this.button("live-tour-start", "Start the tour", () => {
           this.open();
         }),
@@ -6191,11 +6221,11 @@ ${text2}
       this.opener.hidden = true;
       this.opener.setAttribute("aria-expanded", "true");
       this.resize();
-      this.go(0);
+      this.go("move");
     }
     close() {
       this.panel.hidden = true;
-      this.position = -1;
+      this.step = null;
       this.mark(null);
       this.opener.hidden = false;
       this.opener.setAttribute("aria-expanded", "false");
@@ -6207,6 +6237,16 @@ ${text2}
       this.explorer.draw();
     }
     // --- steps -------------------------------------------------------------------------------------
+    get steps() {
+      return tourSteps(this.facts);
+    }
+    /** Return the step before or after the current one; null if there is none. The steps may change with the shown model. */
+    neighbour(direction) {
+      const { step: current } = this;
+      if (!current) return null;
+      const names = this.steps.map(({ step }) => step).filter((step) => (STEPS.indexOf(step) - STEPS.indexOf(current)) * direction > 0);
+      return names.at(direction > 0 ? 0 : -1) ?? null;
+    }
     get facts() {
       const { explorer } = this;
       const { first, models, state, page } = explorer;
@@ -6217,6 +6257,8 @@ ${text2}
         plane: page.examples.plane,
         canForce: explorer.canForce,
         hasEpochs: epochs.length > 1,
+        hasSteps: explorer.rowCount > 1,
+        isNumbered: state.source.length <= MAX_NUMBERED,
         attention: first.layers === 0 ? "none" : meaningOf(first),
         isRecurrent: first.config.kind === "recurrent",
         data: page.live.tour ?? null,
@@ -6227,9 +6269,9 @@ ${text2}
       };
     }
     /** Show a step, and bring the explorer into the state that it begins with. */
-    go(position) {
-      this.position = position;
-      const notes = prepareStep(this.explorer, position, this.facts.data?.start ?? null);
+    go(step) {
+      this.step = step;
+      const notes = prepareStep(this.explorer, step, this.facts.data?.start ?? null);
       this.start = null;
       this.isDone = false;
       this.next.classList.remove("ready");
@@ -6237,30 +6279,33 @@ ${text2}
       this.isAwaited = false;
       this.winners.clear();
       this.result.replaceChildren();
-      this.showText(tourSteps(this.facts)[position], notes);
+      const { steps } = this;
+      const position = steps.findIndex((each) => each.step === step);
+      this.heading.textContent = `Tour ${position + 1} of ${steps.length}: ${steps[position].title}`;
+      this.showText(steps[position], notes);
       this.back.disabled = position === 0;
-      this.next.textContent = position === 4 ? "Finish" : "Next";
-      this.mark(position === 1 || position === 2 ? this.placeOfWeights : PLACES[position]);
+      this.next.textContent = position === steps.length - 1 ? "Finish" : "Next";
+      this.mark(step === "look" || step === "forbid" ? this.placeOfWeights : PLACES[step]);
       this.heading.focus({ preventScroll: true });
       this.scroller.scrollTop = 0;
       this.reveal();
       this.spoken.textContent = "";
       this.announce("");
       void this.explorer.update().then(() => {
-        this.begin(position);
+        this.begin(step);
       });
     }
     /** Remember what the explorer shows when its answer for the state of this step has come. */
-    begin(position) {
+    begin(step) {
       const { scene } = this.explorer;
-      if (position !== this.position || !scene) return;
+      if (step !== this.step || !scene) return;
       const { state, shown: [{ own }] } = scene;
       this.start = { step: state.step, reference: this.referenceOf(scene), source: state.source, forecast: own.forecast };
       this.follow(scene, true);
     }
     /** Return a key of what the current step compares with, which changes with the sequence or the model. */
     referenceOf({ state: { example, source, subjects: [{ model, run, epoch }] } }) {
-      return JSON.stringify(this.position === 3 ? [model, run, source] : [example, model, run, epoch]);
+      return JSON.stringify(this.step === "before" ? [model, run, source] : [example, model, run, epoch]);
     }
     bestEpoch({ state: { subjects: [{ model, run }] } }) {
       return this.explorer.models[model].content.runs[run].best_epoch;
@@ -6270,19 +6315,18 @@ ${text2}
       const { explorer: { models, sequences } } = this;
       const { state: { example, source, isChanged, subjects: [{ model, run, epoch }] } } = scene;
       const reference = this.referenceOf(scene);
-      const before2 = this.position === 3 || !isChanged || example === null ? source : sequences.source(example);
-      const options = { run, epoch: this.position === 3 ? this.bestEpoch(scene) : epoch, outputs: "forecast" };
-      const { forecast } = await models[model].run(before2, options);
+      const before = this.step === "before" || !isChanged || example === null ? source : sequences.source(example);
+      const options = { run, epoch: this.step === "before" ? this.bestEpoch(scene) : epoch, outputs: "forecast" };
+      const { forecast } = await models[model].run(before, options);
       if (this.start !== start || this.explorer.scene !== scene) return;
-      this.start = { ...start, reference, source: before2, forecast };
+      this.start = { ...start, reference, source: before, forecast };
       this.follow(scene);
     }
     /** The place that the steps about weights frame: the path, if the first model has no weights. */
     get placeOfWeights() {
       return this.explorer.first.layers > 0 ? "live-map" : "live-path";
     }
-    showText({ title, verdict, about, task, keys, action, conclusion = [], commands = [] }, notes) {
-      this.heading.textContent = `Tour ${this.position + 1} of 5: ${title}`;
+    showText({ verdict, about, task, keys, action, conclusion = [], commands = [] }, notes) {
       this.body.replaceChildren();
       if (verdict !== void 0) {
         const answer = paragraph(markTerms(verdict));
@@ -6295,12 +6339,8 @@ ${text2}
         line.className = "tour-note";
         this.body.append(line);
       }
-      if (task !== null) {
-        const line = textElement("p", task);
-        line.className = "task";
-        this.body.append(line);
-      }
-      if (action) this.body.append(this.button("live-tour-action", action.name, () => {
+      this.task.replaceChildren(...task === null ? [] : [textElement("p", task)]);
+      if (action) this.task.append(this.button("live-tour-action", action.name, () => {
         this.act(action.act);
       }));
       if (keys !== void 0) this.body.append(textElement("p", keys));
@@ -6314,7 +6354,7 @@ ${text2}
       if (action === "uniform") explorer.forceUniformEverywhere();
       else if (action === "attending") {
         showAttending(explorer);
-        this.go(this.position);
+        this.go(this.step);
       } else explorer.chooseExample((explorer.state.example ?? -1) + 1);
     }
     /** Frame the part of the page that a step is about. */
@@ -6344,7 +6384,7 @@ ${text2}
      * @param isBeginning - Whether the step has just begun. The panel then shows the first lines of the step.
      */
     follow(scene, isBeginning = false) {
-      if (this.position < 0 || !this.start) return;
+      if (!this.step || !this.start) return;
       if (this.start.reference !== this.referenceOf(scene)) {
         this.refresh(scene, this.start).catch(() => void 0);
         return;
@@ -6363,15 +6403,14 @@ ${text2}
     /** Say what the step shows; null: the reader has not done it yet. */
     describe(scene, start) {
       const { state } = scene;
-      switch (this.position) {
-        case 0:
+      switch (this.step) {
+        case "move":
           return this.describeMove(scene, start);
-        case 1:
+        case "look":
           return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
-        case 2:
-          if (!this.facts.canForce) return this.describeMove(scene, start);
+        case "forbid":
           return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, this.facts) : null;
-        case 3:
+        case "before":
           return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast, this.bestEpoch(scene)) : null;
         default:
           return this.facts.isOtherShown && scene.shown.length > 1 ? afterPlain(scene, this.count(scene)) : null;

@@ -151,7 +151,7 @@ def test_a_link_restores_what_is_shown(
     found = shared_in_both(page)
     found.page.select_option("#live-example", "2")
     move_points(found)
-    found.page.select_option("#live-layer", "1")
+    found.page.select_option("#live-layer", label="2")
     found.page.click("#live-uniform")
     shown = answer(found)
     found.page.click("#live-copy")
@@ -362,7 +362,7 @@ def test_hostile_names_stay_text_in_all_saved_files(
         "]]>&amp;<!--",
     ]
     content["name"] = bad[0]
-    content["path"] = "$(touch gone) `x` '"
+    content["live"]["models"][0]["runs"][0]["path"] = "$(touch gone) `x` '"
     content["examples"]["ids"][0] = bad[1]
     content["live"]["models"][0]["runs"][0]["name"] = bad[2]
     content["live"]["models"][0]["features"] = content["examples"]["features"] = bad[:2]

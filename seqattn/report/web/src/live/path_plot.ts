@@ -7,6 +7,8 @@ import type { Scale } from "./svg";
 import { halo, keepFromScrolling, linearScale, MEMBER_KEYS, memberAfter, rgb, roundTicks, svg, tickText } from "./svg";
 
 export const MAX_ROWS = 4;
+/** The points of a longer source are small and have no numbers. */
+export const MAX_NUMBERED = 16;
 const HEIGHT = 420;
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 40 };
 const ROW_GAP = 22;
@@ -79,11 +81,12 @@ export class PathPlot {
       return [{ x, y, sourceX: 0, sourceY: 1, targetX: 0, targetY: 1, title: axisNames[features[1]] ?? features[1] }];
     }
     const rows = [...new Set([...targetFeatures, ...features])].slice(0, MAX_ROWS);
-    const high = (HEIGHT - MARGIN.top - MARGIN.bottom - ROW_GAP * (rows.length - 1)) / rows.length;
+    const space = rows.length > 1 ? ROW_GAP : MARGIN.top;
+    const high = (HEIGHT - space - MARGIN.bottom - ROW_GAP * (rows.length - 1)) / rows.length;
     const length = scene.state.source.length + Math.max(...scene.shown.map(({ answer }) => answer.forecast.length));
     const x = linearScale([0.5, length + 0.5], inner);
     return rows.map((name, k) => {
-      const top = MARGIN.top + k * (high + ROW_GAP);
+      const top = space + k * (high + ROW_GAP);
       const [sourceY, targetY] = [features.indexOf(name), targetFeatures.indexOf(name)];
       const y = linearScale(extent(valuesOf(scene, sourceY, targetY)), [top + high, top]);
       return { x, y, sourceX: null, sourceY, targetX: null, targetY, title: axisNames[name] ?? name };
@@ -110,7 +113,11 @@ export class PathPlot {
     }
     const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : hasTimes ? "time" : "step";
     if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, shorten(below, 40)));
-    group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
+    const middle = (top + bottom) / 2;
+    const isTurned = this.panels.length === 1;
+    // Beside low panels there is no room for the names.
+    const title = isTurned ? { x: 13, y: middle, "text-anchor": "middle", transform: `rotate(-90 13 ${middle})` } : { x: left, y: top - 5 };
+    group.append(svg("text", { ...title, "font-size": 14, class: "panel-name" }, shorten(panel.title, isTurned ? 24 : 40)));
     return group;
   }
 
@@ -154,7 +161,7 @@ export class PathPlot {
     const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
     const weights: (number | undefined)[] = rows[state.step] ?? [];
     const scale = scaleOf(scene, scene.shown[0]);
-    const many = state.source.length > 16;
+    const many = state.source.length > MAX_NUMBERED;
     const word = isForced(scene, state.step) ? "forced weight" : "weight";
     for (const [k, row] of state.source.entries()) {
       const [x, y] = place(panel, row, k, "source");
