@@ -11,7 +11,7 @@ import torch
 from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.report import report
-from tests.browser.conftest import DRAWN, LIVE, Open, SharedPages
+from tests.browser.conftest import DRAWN, Open, SharedPages
 from tests.browser.live_numbers import settle, shown, start_tour
 from tests.browser.live_runs import LiveRuns
 from tests.browser.test_live_share import press_until
