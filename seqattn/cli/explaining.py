@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -26,6 +26,9 @@ MAX_COLUMNS = 8
 """A table with more columns than this is transposed if it has fewer rows than columns."""
 CONSOLE_WIDTH = 10_000
 MAX_FEATURES_SHOWN = 8
+MAX_SOURCES, SHORT_LIST = 20, 8
+"""The tables of a source of more than `MAX_SOURCES` steps have the `SHORT_LIST` steps with the
+largest weights, as on the page of a run."""
 ExplanationFormat = Literal["table", "markdown", "json"]
 
 
@@ -96,9 +99,13 @@ class StepOptions:
         int, typer.Option("--step", metavar="T", help="Step of the forecast, from 1.")
     ] = 1
     layer: Annotated[
-        int, typer.Option("--layer", metavar="L", help="Decoder layer of a Transformer, from 0.")
-    ] = 0
-    head: Annotated[int, typer.Option("--head", metavar="A", help="Attention head, from 0.")] = 0
+        int, typer.Option("--layer", metavar="L", help="Decoder layer of a Transformer, from 1.")
+    ] = 1
+    head: Annotated[int, typer.Option("--head", metavar="A", help="Attention head, from 1.")] = 1
+    top: Annotated[int | None, typer.Option(
+        "--top", metavar="N", min=1, help="Print only the N source steps with the largest weights.",
+        show_default=f"all, or {SHORT_LIST} of more than {MAX_SOURCES}",
+    )] = None  # fmt: skip
 
 
 @grouped_options
@@ -124,6 +131,8 @@ def explain_command(
 
         run_pictures.picture_ending(figure)
     check_outputs({"--figure": figure}, protected_files(run))
+    if options.top is not None and form == "json":
+        raise UsageError("--top shortens the tables; --format json has every source step.")
 
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.analysis.explanation import explain
@@ -148,7 +157,7 @@ def explain_command(
     if symbols[0]:
         title = f"{title}: {trained.spec.source.text(source)}"
     explanation = explain(
-        trained.model, source, step=step, layer=options.layer, head=options.head,
+        trained.model, source, step=step, layer=options.layer - 1, head=options.head - 1,
         features=trained.spec.source_features, target_features=trained.spec.target_features,
         symbols=symbols, title=title.replace("\n", ", "),
     )  # fmt: skip
@@ -158,7 +167,7 @@ def explain_command(
     if figure is not None:
         _draw_vectors(explanation, figure)
     end_on_closed_pipe()
-    print_explanation(explanation, form, units)
+    print_explanation(explanation, form, units, options.top)
 
 
 def _draw_vectors(explanation: Explanation, path: Path) -> None:
@@ -169,14 +178,16 @@ def _draw_vectors(explanation: Explanation, path: Path) -> None:
         raise UsageError("--figure: this model explains no query, keys and values to draw.")
     figure = vectors_figure(
         vectors.get("query"), vectors["keys"], vectors["values"], vectors["context"],
-        vectors["weights"], title=explanation.title, cosines=explanation.cosines,
+        vectors["weights"], title=explanation.title, scores=explanation.score_columns,
         signed=explanation.has_strengths, names=explanation.vector_names,
     )  # fmt: skip
     run_pictures.save(figure, path)
     note(f"Drew {path}")
 
 
-def print_explanation(explanation: Explanation, form: str, units: DataUnits | None = None) -> None:
+def print_explanation(
+    explanation: Explanation, form: str, units: DataUnits | None = None, top: int | None = None
+) -> None:
     """Print an explanation.
 
     Args:
@@ -184,6 +195,7 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
         form: "table", "markdown" or "json".
         units: the output in the units of the data, and the scaling; None if the data are not
             scaled.
+        top: the number of source steps in the tables; None for the default.
     """
     if form == "json":
         content: dict[str, Any] = {
@@ -195,7 +207,9 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
         if explanation.symbols:
             content["symbols"] = explanation.symbols
         if units is not None:
-            content["model_says_in_units"] = units.output
+            content["model_says_in_units"] = {
+                name: float(f"{x:g}") for name, x in units.output.items()
+            }
             content["units"] = dict(units.units)
             content["source_units"] = {
                 name: {"shift": shift, "scale": scale}
@@ -203,18 +217,41 @@ def print_explanation(explanation: Explanation, form: str, units: DataUnits | No
             }
         write_data(json.dumps(content, indent=2) + "\n")
     elif form == "markdown":
-        write_data("\n".join(_markdown_lines(explanation, units)) + "\n")
+        write_data("\n".join(_markdown_lines(*_shorten(explanation, top), units)) + "\n")
     else:
-        _print_tables(explanation, units)
+        _print_tables(*_shorten(explanation, top), units)
+
+
+def _shorten(explanation: Explanation, top: int | None) -> tuple[Explanation, str]:
+    """Return an explanation with only the source steps of largest absolute weight in its stages,
+    and a sentence about the others; "" if there are none."""
+    rows, weights = explanation.weight_rows, explanation.vectors.get("weights", ())
+    shown = top or (SHORT_LIST if len(rows) > MAX_SOURCES else len(rows))
+    if shown >= len(rows):
+        return explanation, ""
+    order = sorted(range(len(rows)), key=lambda k: -abs(weights[k]))
+    hidden = {rows[k] for k in order[shown:]}
+    stages = [
+        replace(stage, rows=[(name, numbers) for name, numbers in stage.rows if name not in hidden])
+        for stage in explanation.stages
+    ]
+    rest = sum(float(weights[k]) for k in order[shown:])
+    noun = "read strength" if explanation.has_strengths else "weight"
+    sentence = (
+        f"The tables have the {shown} of {len(rows)} steps with the largest weights. The other"
+        f" {len(hidden)} have together the {noun} {rest:.4f}. Sums are over all {len(rows)}."
+        f" --top {len(rows)} prints all."
+    )
+    return replace(explanation, stages=stages), sentence
 
 
 def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the rows of the table of a stage. A table with more than
     `MAX_COLUMNS` columns is transposed if it has fewer rows than columns."""
-    from seqattn.analysis.explanation import DECIMALS
+    from seqattn.analysis.explanation import format_printed
 
     headings = ["", *stage.columns]
-    rows = [[name, *(f"{x:.{DECIMALS}f}" for x in numbers)] for name, numbers in stage.rows]
+    rows = [[name, *map(format_printed, numbers)] for name, numbers in stage.rows]
     if len(stage.columns) > MAX_COLUMNS and len(stage.rows) < len(stage.columns):
         transposed = [list(line) for line in zip(headings, *rows, strict=True)]
         return transposed[0], transposed[1:]
@@ -222,9 +259,9 @@ def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
 
 
 def _conclusion(explanation: Explanation, units: DataUnits | None) -> str:
-    from seqattn.analysis.explanation import DECIMALS
+    from seqattn.analysis.explanation import format_printed
 
-    numbers = [f"{x:.{DECIMALS}f}" for x in explanation.model_prediction]
+    numbers = [format_printed(x) for x in explanation.model_prediction]
     if explanation.symbols:
         pairs = zip(explanation.symbols, numbers, strict=True)
         numbers = [f"{symbol!r} with probability {number}" for symbol, number in pairs]
@@ -244,7 +281,20 @@ def _conclusion(explanation: Explanation, units: DataUnits | None) -> str:
     )
 
 
-def _print_tables(explanation: Explanation, units: DataUnits | None) -> None:
+def _folded(stage: Stage) -> list[Stage]:
+    """Return a vector with many numbers as several rows of `MAX_COLUMNS`, each with its own
+    headings. Any other stage stays as it is."""
+    if len(stage.rows) > 1 or len(stage.columns) <= MAX_COLUMNS:
+        return [stage]
+    ((name, numbers),) = stage.rows
+    return [
+        replace(stage, columns=stage.columns[k : k + MAX_COLUMNS],
+                rows=[(name, numbers[k : k + MAX_COLUMNS])])
+        for k in range(0, len(numbers), MAX_COLUMNS)
+    ]  # fmt: skip
+
+
+def _print_tables(explanation: Explanation, left_out: str, units: DataUnits | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -252,27 +302,30 @@ def _print_tables(explanation: Explanation, units: DataUnits | None) -> None:
     # shorten the numbers.
     console = plain_console(width=CONSOLE_WIDTH)
     console.print(Text(escape_controls(explanation.title), style="bold"))
+    if left_out:
+        show(textwrap.fill(left_out, 80))
     for stage in explanation.stages:
         console.print()
         name = Text(escape_controls(stage.name), style="bold")
         console.print(name + (escape_controls(f":  {stage.formula}") if stage.formula else ""))
-        headings, rows = _cells(stage)
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column(headings[0], no_wrap=True)
-        for heading in headings[1:]:
-            table.add_column(heading, justify="right", no_wrap=True)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+        for part in _folded(stage):
+            headings, rows = _cells(part)
+            table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+            table.add_column(headings[0], no_wrap=True)
+            for heading in headings[1:]:
+                table.add_column(heading, justify="right", no_wrap=True)
+            for row in rows:
+                table.add_row(*row)
+            console.print(table)
     console.print()
     show(textwrap.fill(_conclusion(explanation, units), 80))
 
 
-def _markdown_lines(explanation: Explanation, units: DataUnits | None) -> list[str]:
+def _markdown_lines(explanation: Explanation, left_out: str, units: DataUnits | None) -> list[str]:
     def escape(text: str) -> str:
         return text.replace("|", "\\|").replace("<", "&lt;")
 
-    lines = [f"# {explanation.title}"]
+    lines = [f"# {explanation.title}", *(["", left_out] if left_out else [])]
     for stage in explanation.stages:
         lines += ["", f"## {stage.name}", ""]
         if stage.formula:

@@ -43,7 +43,8 @@ def export_command(
 
     The ONNX export contains graphs of the encoder, of one decoder step, and of a free-running
     forecast with the attention weights, if the model has attention. The graphs use the units of the
-    data. The export also contains a model card, and a script that runs the graphs without torch.
+    data, or the numbers of its symbols. The export also contains a model card, and a script that
+    runs the graphs without torch.
     """
     from seqattn.export import export
 

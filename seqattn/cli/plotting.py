@@ -64,11 +64,17 @@ class MapOptions:
         "--kind", help="Cross-attention, or self-attention of a Transformer."
     )] = "cross"  # fmt: skip
     layer: Annotated[int | None, typer.Option(
-        "--layer", metavar="L", min=0, help="Layer, from 0.", show_default="all"
+        "--layer", metavar="L", min=1, help="Layer, from 1.", show_default="all"
     )] = None  # fmt: skip
     head: Annotated[int | None, typer.Option(
-        "--head", metavar="A", min=0, help="Head, from 0.", show_default="all"
+        "--head", metavar="A", min=1, help="Head, from 1.", show_default="all"
     )] = None  # fmt: skip
+
+    @property
+    def indices(self) -> tuple[int | None, int | None]:
+        """The index of the layer and the index of the head, from 0; None for all of them."""
+        layer = None if self.layer is None else self.layer - 1
+        return layer, None if self.head is None else self.head - 1
 
     @property
     def name_parts(self) -> list[str]:
@@ -124,11 +130,11 @@ def plot_attention(
     input_file, examples = source.input_file, 1 if view.grid else view.examples
     source.check()
     # If `--epochs` is given, check that the other options can be combined with it.
-    others = view.grid or view.terminal or input_file is not None
+    others = view.grid or input_file is not None
     if view.epochs and (others or maps.kind != "cross"):
         raise UsageError(
             "--epochs draws the recorded weights of the run's probe sequences; it can be combined"
-            " with --layer, --head, --examples, --output and --format only."
+            " with --layer, --head, --examples, --terminal, --output and --format only."
         )
     _check_picture(picture, maps, view)
     check_outputs({"--output": picture.output}, protected_files(run, input_file))
@@ -142,7 +148,7 @@ def plot_attention(
                 folder_lock(folder.path, remedy="write elsewhere with --output FILE")
             )
         if view.epochs:
-            _draw_film(folder, picture, maps, view.examples)
+            _draw_film(folder, picture, maps, view)
             return
         weights, titles, name_parts, output_folder = read_weights(
             run, input_file, view.examples, steps, every_sequence=view.terminal,
@@ -178,7 +184,9 @@ def _check_picture(picture: PictureFile, maps: MapOptions, view: ViewOptions) ->
         run_pictures.picture_ending(output)
 
 
-def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, examples: int) -> None:
+def _draw_film(
+    folder: RunFolder, picture: PictureFile, maps: MapOptions, view: ViewOptions
+) -> None:
     from seqattn.plots import run_pictures
 
     if not folder.film.exists():
@@ -188,7 +196,19 @@ def _draw_film(folder: RunFolder, picture: PictureFile, maps: MapOptions, exampl
         )
     film = folder.read_film()
     target = picture.path(folder.path, ["attention_film", *maps.name_parts])
-    layer, head = maps.layer or 0, maps.head or 0
+    layer, head = (index or 0 for index in maps.indices)
+    examples = view.examples
+    if view.terminal:
+        from seqattn.cli.text_heatmap import print_panels
+
+        frames, left_out = run_pictures.history_frames(
+            film, run_pictures.STRIP_EPOCHS, examples, layer, head
+        )
+        signed = str(film["meaning"]) == "strength"
+        print_panels({frame.epoch: frame.panels for frame in frames}, maps.kind, signed=signed)
+        if left_out:
+            note(left_out)
+        return
     if picture.is_gif:
         left_out = run_pictures.save_animation(film, target, examples, layer=layer, head=head)
     else:
@@ -206,9 +226,9 @@ def _print_maps(
 ) -> None:
     from seqattn.cli.text_heatmap import print_largest_weights, print_weights
 
-    print_weights(weights, titles[:examples], maps.kind, maps.layer, maps.head)
+    print_weights(weights, titles[:examples], maps.kind, *maps.indices)
     if maps.kind == "cross" and len(titles) > examples:
-        print_largest_weights(weights, titles, maps.layer, maps.head)
+        print_largest_weights(weights, titles, *maps.indices)
 
 
 def _draw_maps(
@@ -217,10 +237,10 @@ def _draw_maps(
 ) -> None:  # fmt: skip
     from seqattn.plots import run_pictures
 
+    layer, head = maps.indices
     figure, left_out = run_pictures.attention_picture(
-        weights, titles, examples, kind=maps.kind, layer=maps.layer, head=maps.head,
-        as_grid=as_grid,
-    )  # fmt: skip
+        weights, titles, examples, kind=maps.kind, layer=layer, head=head, as_grid=as_grid
+    )
     run_pictures.save(figure, target)
     if lacking := run_pictures.characters_without_font(figure):
         note(f"No installed font has {lacking}; boxes take their place.")

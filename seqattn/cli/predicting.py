@@ -54,13 +54,13 @@ class ForecastFiles:
         """Check the options of a command that writes lines of text.
 
         Raises:
-            UsageError: if an option applies to sequences of vectors only.
+            UsageError: if an option does not apply to lines of text.
         """
         if self.form or self.attention or attention_override:
             raise UsageError(
-                "--format, --attention and --attention-override apply to sequences of vectors; a"
-                " model of symbols writes lines of text. plot-attention and --interactive show its"
-                " weights."
+                "--format, --attention and --attention-override do not apply to lines of text."
+                " plot-attention and --interactive show the weights of a line, and --example K"
+                " applies --attention-override to a test sequence."
             )
         if self.path is not None and self.path.suffix.lower() != ".txt":
             raise UsageError(f"--output {self.path}: lines of text are written to a file .txt.")
@@ -123,7 +123,7 @@ class ForecastOptions:
     attention_override: Annotated[str | None, typer.Option(
         "--attention-override", metavar="MODE",
         help="Replace the attention weights: uniform, shuffled, previous, one_hot:K,"
-        " zeros[:LAYER[:HEAD]], or forced:FILE.json for your own weights.",
+        " zeros[:LAYER[:HEAD]] (counted from 1), or forced:FILE.json for your own weights.",
     )] = None  # fmt: skip
 
     def check_no_files(self, files: ForecastFiles) -> None:
@@ -132,10 +132,10 @@ class ForecastOptions:
         Raises:
             UsageError: if an option has no effect.
         """
-        if files.given or self.attention_override is not None or self.steps is not None:
+        if files.given or self.steps is not None:
             raise UsageError(
                 "--example prints the output for a test sequence of symbols; leave out --output,"
-                " --format, --attention, --attention-override and --steps."
+                " --format, --attention and --steps."
             )
 
     @property
@@ -254,6 +254,7 @@ def predict(
     from seqattn.analysis.evaluation import free_run
     from seqattn.analysis.evaluation.forced_weights import parse_override
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
+    from seqattn.analysis.evaluation.texts import longest_output
     from seqattn.cli import inputs
 
     mode = options.attention_override
@@ -275,7 +276,8 @@ def predict(
         part = part.select(example_slice(options.example, len(part)))
     if trained.spec.target.symbols:
         options.check_no_files(files)
-        result = free_run(trained.model, part, part.target_steps, with_attention=False)
+        most = longest_output(trained)
+        result = free_run(trained.model, part, most, override, with_attention=False)
         show(trained.spec.target.text(result.values[0]))
         return
     writer = inputs.ForecastWriter(files.path, form, trained, part.target_features)

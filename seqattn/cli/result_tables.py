@@ -344,7 +344,9 @@ def attention_lines(attention: Mapping[str, Any] | None) -> list[str]:
     accuracy, by_head = attention["alignment_accuracy"], attention["by_head"]
     if accuracy is not None:
         heads = len(by_head["alignment_mass"]) * len(by_head["alignment_mass"][0])
-        of = "" if heads == 1 else f" (layer {best[0]}, head {best[1]}, the best of {heads})"
+        of = (
+            "" if heads == 1 else f" (layer {best[0] + 1}, head {best[1] + 1}, the best of {heads})"
+        )
         lines.append(
             f"Attention: the largest weight is at the true source step in {accuracy:.1%} of"
             f" {attention['aligned_steps']:,} steps, and {attention['alignment_mass']:.1%} of the"

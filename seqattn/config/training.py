@@ -157,8 +157,8 @@ class Training(Section):
     batch_type: BatchType = "sequences"
     """What `batch_size` counts: `sequences`, or `tokens` with padding. A batch of `tokens` has as
     many sequences as fit: their number times the longest source or target among them, whichever is
-    longer, is at most `batch_size`. This is the number that fairseq (`--max-tokens`), OpenNMT-py
-    and JoeyNMT (`batch_type: tokens`) limit. It needs `batch_order: by_length`."""
+    longer, is at most `batch_size`. fairseq (`--max-tokens`), OpenNMT-py and JoeyNMT (`batch_type`)
+    count in the same way. It needs `batch_order: by_length`."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """The optimizer: Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) or SGD."""
     learning_rate: Annotated[float, Field(gt=0, le=100)] = 0.01

@@ -216,8 +216,7 @@ class Job:
         if self.state is None:
             return None
         training = self.config.training
-        values = [record.monitored(training.monitor) for record in self.state.history]
-        stopper = build_early_stopper(training, values)
+        stopper = build_early_stopper(training, self.state.monitored_values(training.monitor))
         return find_ending(training, self.state.epoch, stopper)
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from seqattn.config import Config, as_plain, as_value, config_differences
+from seqattn.config import Config, Training, as_plain, as_value, config_differences
 from seqattn.config.plugins import plugin_changes
 from seqattn.data import Splits, fixed_shape, load_data
 from seqattn.data.ridge import MAX_WORK, RidgeMap, ridge_map, ridge_work
@@ -69,15 +69,14 @@ def prepare_jobs(
     return with_shared_scaling(with_starting_points(jobs))
 
 
-def check_fit(config: Config, data: Splits) -> None:
-    """Check that the sections `model` and `training` fit the sequences.
+def _check_training(training: Training, data: Splits) -> None:
+    """Check that the measure and the batches of the section `training` fit the sequences.
 
     Raises:
-        ConfigError: if a key is for symbols, but the steps are vectors, or the other way round.
-        DataError: if `model.skip` is `linear`, which needs sources and targets of one length, and
-            lengths differ.
+        ConfigError: if the measure is for other symbols, needs sacrebleu and lacks it, or if a
+            batch cannot hold the longest sequence.
     """
-    monitor = config.training.monitor
+    monitor = training.monitor
     if monitor != "loss" and not data.train.target_space.symbols:
         raise ConfigError(
             f"training.monitor: {monitor} is a measure of symbols, but the targets of these data"
@@ -94,11 +93,22 @@ def check_fit(config: Config, data: Splits) -> None:
             f" {install_command('text')}"
         )
     longest = max(data.train.source_steps, data.train.target_steps)
-    if config.training.sequences_per_batch(longest) == 0:
+    if training.sequences_per_batch(longest) == 0:
         raise ConfigError(
-            f"training.batch_size: {config.training.batch_size} tokens are fewer than the longest"
+            f"training.batch_size: {training.batch_size} tokens are fewer than the longest"
             f" sequence of the training part has, {longest}. Increase training.batch_size."
         )
+
+
+def check_fit(config: Config, data: Splits) -> None:
+    """Check that the sections `model` and `training` fit the sequences.
+
+    Raises:
+        ConfigError: if a key is for symbols, but the steps are vectors, or the other way round.
+        DataError: if `model.skip` is `linear`, which needs sources and targets of one length, and
+            lengths differ.
+    """
+    _check_training(config.training, data)
     spaces = data.train.source_space, data.train.target_space
     has_symbols = any(space.symbols for space in spaces)
     if getattr(config.model, "embedding", None) is not None and not has_symbols:

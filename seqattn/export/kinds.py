@@ -21,6 +21,7 @@ from seqattn.data import Sequences
 from seqattn.data.baselines import forecast_mse
 from seqattn.data.sequences import Integers, valid_mask
 from seqattn.data.tokens import BEGIN, END, PAD, UNKNOWN
+from seqattn.errors import UsageError
 from seqattn.export.graphs import FORECAST, OBSERVED, SOURCE, WEIGHTS
 from seqattn.export.units import LOGITS, is_instance
 from seqattn.models import Seq2SeqModel
@@ -219,11 +220,17 @@ def export_kind(trained: LoadedModel) -> ExportKind:
     Raises:
         UsageError: if the source and the target are of different kinds.
     """
-    if trained.spec.target.vocabulary_size:
-        _ = trained.spec.tokens
-        return SymbolKind(trained)
-    _ = trained.spec.vectors
-    return VectorKind(trained)
+    spec = trained.spec
+    match spec.source.vocabulary_size > 0, spec.target.vocabulary_size > 0:
+        case True, True:
+            return SymbolKind(trained)
+        case False, False:
+            return VectorKind(trained)
+        case _:
+            raise UsageError(
+                "One side of this run is made of symbols and the other of vectors; seqattn export"
+                " works only if both sides are of the same kind."
+            )
 
 
 def _named_weights(run: FreeRunningForecast) -> Arrays:

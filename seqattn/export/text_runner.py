@@ -132,33 +132,46 @@ class Translator:
         14)."""
         known, ended = self.begin(symbols, beam), list[Answer]()
         active: list[Answer] = [(-np.inf if row else 0.0, []) for row in range(beam)]  # begin alike
-
-        def divisor(length: int) -> float:
-            return float(((5 + length) / 6) ** penalty)
-
         for t in range(steps):
             log_probs, known = self.advance(known)
-            total = np.array([score for score, _ in active])[:, None] + log_probs
             # Each row has one continuation that ends, so half of the candidates do not.
-            best = np.argsort(-total, axis=None, kind="stable")[: 2 * beam]
-            rows, chosen = np.unravel_index(best, total.shape)
-            found = [
-                (row, (float(total[row, symbol]), [*active[row][1], int(symbol)]))
-                for row, symbol in zip(rows, chosen, strict=True)
-            ]
-            ended += [(score / divisor(t + 1), written) for _, (score, written) in found
-                      if written[-1] == END and np.isfinite(score)]  # fmt: skip
-            ended = sorted(ended, key=lambda answer: -answer[0])[:n_best]
-            found = [one for one in found if one[1][1][-1] != END][:beam]
-            active = [answer for _, answer in found]
+            found = continue_answers(active, log_probs, 2 * beam)
+            stopped = [answer for _, answer in found if answer[1][-1] == END]
+            ended = best_answers(ended + divide(stopped, t + 1, penalty), n_best)
+            going = [one for one in found if one[1][1][-1] != END][:beam]
+            active = [answer for _, answer in going]
             # A log-probability never rises, and the longest answer has the largest divisor.
-            if len(ended) == n_best and ended[-1][0] >= active[0][0] / divisor(steps):
+            ((bound, _),) = divide(active[:1], steps, penalty)
+            if len(ended) == n_best and ended[-1][0] >= bound:
                 return ended
-            kept = [row for row, _ in found]
+            kept = [row for row, _ in going]
             known |= {name: known[name][kept] for name in self.card["state"]}
             known["point"] = np.array([[written[-1]] for _, written in active], dtype=np.int64)
-        cut_off = [(score / divisor(steps), written) for score, written in active]
-        return (ended + [answer for answer in cut_off if np.isfinite(answer[0])])[:n_best]
+        return (ended + best_answers(divide(active, steps, penalty), n_best))[:n_best]
+
+
+def continue_answers(
+    active: list[Answer], log_probs: np.ndarray, count: int
+) -> list[tuple[int, Answer]]:
+    """Return the most probable continuations by one symbol, with the row of each."""
+    total = np.array([score for score, _ in active])[:, None] + log_probs
+    best = np.argsort(-total, axis=None, kind="stable")[:count]
+    rows, chosen = np.unravel_index(best, total.shape)
+    return [
+        (row, (float(total[row, symbol]), [*active[row][1], int(symbol)]))
+        for row, symbol in zip(rows, chosen, strict=True)
+    ]
+
+
+def divide(answers: list[Answer], length: int, penalty: float) -> list[Answer]:
+    """Divide the log-probabilities of answers, so that long answers can compete with short ones."""
+    divisor = ((5 + length) / 6) ** penalty
+    return [(score / divisor, written) for score, written in answers]
+
+
+def best_answers(answers: list[Answer], count: int) -> list[Answer]:
+    possible = [answer for answer in answers if np.isfinite(answer[0])]
+    return sorted(possible, key=lambda answer: -answer[0])[:count]
 
 
 def compare_example() -> Iterator[str]:

@@ -257,7 +257,7 @@ def attention_panels(
             kind, source_length, is_aligned=alignment is not None
         )
         for i, j in maps:
-            labels = [f"layer {i}"] * (layers > 1) + [f"head {j}"] * (heads > 1)
+            labels = [f"layer {i + 1}"] * (layers > 1) + [f"head {j + 1}"] * (heads > 1)
             found.append(
                 Panel(
                     weights[k, i, j, : int(rows[k]), : int(columns[k])],
@@ -379,7 +379,7 @@ def _selected_indices(option: str, index: int | None, count: int) -> list[int]:
         UsageError: if the index is not below `count`.
     """
     if index is not None and index >= count:
-        raise UsageError(f"{option} {index}: this model has {count}, counted from 0.")
+        raise UsageError(f"{option} {index + 1}: this model has {count}, counted from 1.")
     return list(range(count)) if index is None else [index]
 
 
@@ -404,7 +404,7 @@ def attention_history_picture(
     Returns:
         The figure, and a sentence that says what it leaves out; "" if it shows everything.
     """
-    frames = _history_frames(history, STRIP_EPOCHS, examples, layer, head)
+    frames, left_out = history_frames(history, STRIP_EPOCHS, examples, layer, head)
     row_titles = [panel.title for panel in frames[0].panels]
     in_rows = [
         replace(panel, title="" if row else frame.epoch)
@@ -412,7 +412,6 @@ def attention_history_picture(
         for frame in frames
         for panel in [frame.panels[row]]
     ]
-    left_out = _left_out_of_history(history, frames)
     layout = Layout(columns=len(frames), row_titles=row_titles, heading=left_out)
     return draw_panels(in_rows, history, layout), left_out
 
@@ -429,32 +428,18 @@ def save_animation(
         examples: the maximum number of sequences.
         layer, head: the index of the layer and the index of the head.
     """
-    frames = _history_frames(history, MAX_FRAMES, examples, layer, head)
+    frames, left_out = history_frames(history, MAX_FRAMES, examples, layer, head)
     largest = float(np.nanmax(np.abs(history["weights"][:, :examples, layer, head])))
     figures = [
         draw_panels(frame.panels, history, Layout(max_weight=largest, heading=frame.epoch))
         for frame in frames
     ]
     write_output(path, as_gif(figures))
-    return _left_out_of_history(history, frames)
-
-
-def _left_out_of_history(history: Arrays, frames: Sequence[_Frame]) -> str:
-    """Return sentences that say which recorded weights the frames do not show."""
-    epochs, sequences, layers, heads, *_ = history["weights"].shape
-    found = []
-    if layers * heads > 1:
-        found.append("One head of one layer. --layer and --head draw another one.")
-    if len(frames) < epochs:
-        found.append(f"{len(frames)} of {epochs} recorded epochs.")
-        found += ["--format gif draws more."] * (len(frames) == STRIP_EPOCHS)
-    if (drawn := len(frames[0].panels)) < sequences:
-        found.append(f"The first {drawn} of {sequences} recorded sequences (--examples).")
-    return " ".join(found)
+    return left_out
 
 
 @dataclass(frozen=True)
-class _Frame:
+class Frame:
     """The heatmaps of an attention history at one epoch.
 
     Attributes:
@@ -466,16 +451,33 @@ class _Frame:
     panels: list[Panel]
 
 
-def _history_frames(
+def history_frames(
     history: Arrays, max_frames: int, examples: int, layer: int, head: int
-) -> list[_Frame]:
-    """Return the heatmaps at evenly spaced recorded epochs, including the first and the last."""
-    count, titles = len(history["weights"]), sequence_titles(history, "validation")
+) -> tuple[list[Frame], str]:
+    """Return the heatmaps at evenly spaced recorded epochs, including the first and the last, and
+    sentences that say what they leave out.
+
+    Args:
+        history: the arrays of `film.npz`, with weights (epochs, sequences, layers, heads, T, S).
+        max_frames: the maximum number of epochs.
+        examples: the maximum number of sequences.
+        layer, head: the index of the layer and the index of the head.
+    """
+    epochs, sequences, layers, heads, *_ = history["weights"].shape
+    titles = sequence_titles(history, "validation")
     frames = []
-    for k in np.unique(np.linspace(0, count - 1, min(count, max_frames)).round().astype(int)):
+    for k in np.unique(np.linspace(0, epochs - 1, min(epochs, max_frames)).round().astype(int)):
         frame = {**history, "weights": history["weights"][k]}
         drawn = attention_panels(frame, titles, examples, layer=layer, head=head)
         epoch = int(history["epochs"][k])
         name = f"after epoch {epoch}" if epoch else "before training"
-        frames.append(_Frame(name, drawn))
-    return frames
+        frames.append(Frame(name, drawn))
+    left_out = ["One head of one layer. --layer and --head draw another one."] * (
+        layers * heads > 1
+    )
+    if len(frames) < epochs:
+        left_out.append(f"{len(frames)} of {epochs} recorded epochs.")
+        left_out += ["--format gif draws more."] * (max_frames < MAX_FRAMES)
+    if examples < sequences:
+        left_out.append(f"The first {examples} of {sequences} recorded sequences (--examples).")
+    return frames, " ".join(left_out)

@@ -3,7 +3,7 @@ vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,6 +21,7 @@ from seqattn.plots.style import (
     place_labels,
     set_layout,
     with_style,
+    wrap_text,
 )
 
 Floats = NDArray[np.float64]
@@ -40,7 +41,7 @@ def vectors_figure(
     weights: Floats,
     *,
     title: str,
-    cosines: bool = False,
+    scores: tuple[str, Mapping[str, Floats]] | None = None,
     signed: bool = False,
     names: Sequence[str] = (),
 ) -> Figure:
@@ -58,8 +59,8 @@ def vectors_figure(
         keys, values: the keys (S, K) and the values (S, V).
         context: (V,), the sum of the weighted values.
         weights: (S,), the attention weights.
-        cosines: whether a list beside the left panel gives the cosine of the angle between the
-            query and each key.
+        scores: the formula of the scores, and the numbers (S,) from which it computes them, by
+            name, for a list beside the left panel; None for no list.
         signed: whether the weights are the read strengths of fast weights.
         names: the names of the source steps; empty to number them from 1.
     """
@@ -71,7 +72,7 @@ def vectors_figure(
     margins = {"left": 0.5, "right": LIST_WIDTH, "bottom": 0.4 + below, "top": 0.75}
     set_layout(figure, (PANEL_SIDE, PANEL_SIDE), (1, 2), gaps=(LIST_WIDTH + 0.4, 0.0), **margins)
     listed = _largest(weights)
-    _draw_keys(left, query, keys, listed, names, cosines=cosines)
+    _draw_keys(left, query, keys, listed, names, scores)
     _draw_values(right, values, context, weights, listed, names)
     figure.suptitle(title, x=0.02, ha="left", fontsize=9)
     return figure
@@ -84,8 +85,8 @@ def _largest(weights: Floats) -> list[int]:
 
 
 def _draw_keys(
-    axes: Axes, query: Floats | None, keys: Floats, listed: Sequence[int], names: Sequence[str], *,
-    cosines: bool,
+    axes: Axes, query: Floats | None, keys: Floats, listed: Sequence[int], names: Sequence[str],
+    scores: tuple[str, Mapping[str, Floats]] | None,
 ) -> None:  # fmt: skip
     vectors = keys if query is None else np.vstack([query, keys])
     drawn, share = _project_to_plane(vectors)
@@ -97,10 +98,9 @@ def _draw_keys(
     for key in drawn:
         _draw_arrow(axes, key, BLUE)
     _label_tips(axes, arrow, drawn, listed, names, BLUE)
-    if query is not None and cosines:
-        lengths = np.linalg.norm(keys, axis=1) * np.linalg.norm(query)
-        angles = keys @ query / np.where(lengths > 0, lengths, 1.0)
-        _draw_list(axes, "cosine of query\nand key", angles, listed, names)
+    if scores is not None:
+        formula, columns = scores
+        _draw_list(axes, wrap_text(formula, LIST_WIDTH, LABEL_SIZE), columns, listed, names)
     axes.set_title(f"Query and keys{_projection_note(share, vectors)}", fontsize=9)
 
 
@@ -122,7 +122,7 @@ def _draw_values(
     _draw_arrow(axes, drawn[-1], VERMILION, lw=2.2)
     arrow = "context", drawn[-1]
     _label_tips(axes, arrow, drawn[:-1], listed, names, BLACK, np.array(corners))
-    _draw_list(axes, "weight of value", weights, listed, names)
+    _draw_list(axes, "weight of value", {"": weights}, listed, names)
     axes.set_title(f"Values, weighted and summed{_projection_note(share, values)}", fontsize=9)
 
 
@@ -196,12 +196,19 @@ def _label_tips(
 
 
 def _draw_list(
-    axes: Axes, what: str, numbers: Floats, listed: Sequence[int], names: Sequence[str]
-) -> None:
-    """Write a list of numbers to the right of a panel."""
-    lines = [f"{names[s]}:  {numbers[s]:.2f}" for s in listed]
-    if len(listed) < len(numbers):
-        what += f"\n({len(listed)} largest\nweights of {len(numbers)})"
+    axes: Axes, what: str, columns: Mapping[str, Floats], listed: Sequence[int],
+    names: Sequence[str],
+) -> None:  # fmt: skip
+    """Write a list to the right of a panel, with the columns of numbers (S,) that differ between
+    source steps, and always with the last column."""
+    *_, last = columns
+    shown = {name: each for name, each in columns.items() if name == last or np.ptp(each) > 0}
+    lines = [f"{names[s]}:  {'  '.join(f'{each[s]:.2f}' for each in shown.values())}"
+             for s in listed]  # fmt: skip
+    if len(listed) < len(columns[last]):
+        what += f"\n({len(listed)} largest\nweights of {len(columns[last])})"
+    if len(shown) > 1:
+        what += f"\n{', '.join(shown)}"
     axes.text(1.03, 1.0, "\n".join([what, *lines]), transform=axes.transAxes, va="top",
               fontsize=LABEL_SIZE, color=BLACK)  # fmt: skip
 

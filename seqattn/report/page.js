@@ -672,8 +672,8 @@
   function forecastMarkers(view, walked) {
     if (view.kind === "decoder_self") return litMarkers(view, walked);
     const { warn } = theme();
-    const isChosen = (k) => k === view.step && view.kind !== "encoder_self";
-    return { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => isChosen(k) ? 17 : 6), color: warn, line: { color: warn, width: 2.5 } };
+    const isChosen2 = (k) => k === view.step && view.kind !== "encoder_self";
+    return { symbol: "diamond-open", size: Array.from({ length: walked }, (_, k) => isChosen2(k) ? 17 : 6), color: warn, line: { color: warn, width: 2.5 } };
   }
   function featureRows({ examples }) {
     return examples.plane ? [""] : [.../* @__PURE__ */ new Set([...examples.target_features, ...examples.features])];
@@ -1649,6 +1649,7 @@
     const { state, first, rowCount: rows } = explorer;
     const scene = explorer.scene;
     selectById("live-example").value = String(state.example ?? explorer.exampleNames.length);
+    byId("live-reset").disabled = state.example === null || !state.isChanged;
     byId("live-undo").disabled = !explorer.canUndo;
     byId("live-redo").disabled = !explorer.canRedo;
     const all = kinds(explorer);
@@ -1809,7 +1810,7 @@
         const x = MARGIN.left + s * bar;
         const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
         parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
-        if (bar >= 12 && s % every === 0) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
+        if (bar >= 9 && s % every === 0) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": Math.min(13, bar + 1), fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
         if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
         if (canForce2) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest2 - (y - MARGIN.top) / high * (largest2 - lowest)));
       }
@@ -1876,14 +1877,14 @@
   // src/live/heatmap_plot.ts
   var FONT = 13;
   var TOP = 8;
-  var BAR = { gap: 14, width: 12, numbers: 34, title: 18 };
+  var BAR = { gap: 14, width: 12, numbers: 40, title: 18 };
   var BAR_STEPS = 48;
   var MIN_BAR = 96;
   var MAX_HEIGHT = 420;
   var MAX_CELL = 64;
   var MAX_CELLS_AS_ELEMENTS = 1600;
   var LONGEST_LABEL = 16;
-  var MIN_LABELLED = 12;
+  var MIN_LABELLED = 9;
   var hasText = ({ cellWidth, cellHeight }) => cellWidth >= 42 && cellHeight >= 20;
   var bottomOf = ({ rows, cellHeight }) => TOP + rows * cellHeight;
   var shapeOf = (grid) => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
@@ -1938,13 +1939,21 @@
       this.events = events;
       this.root = svg("svg", { tabindex: 0, role: "grid" });
       this.cellId = `live-cell-${_HeatmapPlot.count += 1}`;
-      place3.replaceChildren(this.root);
+      this.cellText.className = "hint cell-text screen";
+      this.cellText.setAttribute("aria-hidden", "true");
+      place3.replaceChildren(this.root, this.cellText);
       this.root.append(this.cellGroup);
       this.root.addEventListener("focus", () => {
         this.showCursor();
       });
       this.root.addEventListener("blur", () => {
         this.showCursor();
+      });
+      this.root.addEventListener("pointermove", (event) => {
+        this.point(event);
+      });
+      this.root.addEventListener("pointerleave", () => {
+        this.point(null);
       });
     }
     place;
@@ -1956,7 +1965,44 @@
     /** The elements of the cells stay while the grid has the same cells: a browser loses the click on an element that is replaced between press and release. */
     cellGroup = svg("g", { "aria-hidden": "true" });
     cursor = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page" });
+    /** The column of the source step at which the reader points, in this picture or in another. */
+    pointed = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page", visibility: "hidden" });
     shape = "";
+    grid = null;
+    view = null;
+    /** Says what the cell below the pointer shows. */
+    cellText = document.createElement("p");
+    /** Follow the pointer; null: it is elsewhere. */
+    point(event) {
+      const { view } = this;
+      const column = event ? this.columnAt(event) : null;
+      const row = event ? this.rowAt(event) : null;
+      this.cellText.textContent = view && row !== null && column !== null ? capitalize(describeCell(view, row, column)) : "";
+      this.events.pointAt(column);
+    }
+    rowAt(event) {
+      const { grid } = this;
+      if (!grid) return null;
+      const box = this.root.getBoundingClientRect();
+      const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
+      return row >= 0 && row < grid.rows ? row : null;
+    }
+    /** Mark the column of a source step; null: none. */
+    mark(column) {
+      const { grid, pointed } = this;
+      pointed.setAttribute("visibility", grid && column !== null && column < grid.columns ? "visible" : "hidden");
+      if (!grid || column === null) return;
+      place(pointed, { ...grid, cellHeight: grid.rows * grid.cellHeight }, 0, column);
+      pointed.setAttribute("stroke", theme().accent);
+    }
+    /** Return the column of a pointer; null if it is over none. */
+    columnAt(event) {
+      const { grid } = this;
+      if (!grid) return null;
+      const box = this.root.getBoundingClientRect();
+      const column = Math.floor(((event.clientX - box.left) * (this.root.viewBox.baseVal.width / box.width) - grid.left) / grid.cellWidth);
+      return column >= 0 && column < grid.columns ? column : null;
+    }
     showCursor() {
       this.cursor.setAttribute("visibility", document.activeElement === this.root ? "visible" : "hidden");
     }
@@ -1966,6 +2012,7 @@
       this.place.hidden = rows.length === 0;
       if (!rows.length) return;
       const grid = layOut(view, Math.max(240, this.place.clientWidth));
+      [this.grid, this.view] = [grid, view];
       this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
       this.root.setAttribute("width", String(grid.width));
       this.root.setAttribute("height", String(grid.height));
@@ -1978,12 +2025,12 @@
       else this.drawCells(view, grid);
       this.shape = isImage ? "" : shapeOf(grid);
       while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
-      this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.cursor, this.currentCell(view));
+      this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.pointed, this.cursor, this.currentCell(view));
       place(this.cursor, grid, chosen, this.column);
       this.cursor.setAttribute("stroke", theme().ink);
       this.showCursor();
       this.root.onclick = (event) => {
-        this.click(event, grid);
+        this.click(event);
       };
       this.root.onkeydown = (event) => {
         this.key(event, grid, chosen);
@@ -2028,11 +2075,11 @@
       const every = (size, room) => Math.max(1, Math.ceil(room / size));
       const bottom = bottomOf(grid);
       for (let t = 0; t < grid.rows; t += every(grid.cellHeight, MIN_LABELLED)) {
-        group.append(svg("text", { x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
+        group.append(svg("text", { "font-size": Math.min(FONT, grid.cellHeight + 1), x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
       }
       for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
         const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
-        group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, label));
+        group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { "font-size": isNumbered ? FONT : Math.min(FONT, grid.cellWidth + 1), x, y: bottom + 15, "text-anchor": "middle" }, label));
       }
       group.append(svg("text", { x: grid.left + grid.columns * grid.cellWidth / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
       const middle = Math.max((TOP + bottom) / 2, textWidth(down, 14) / 2 + 4);
@@ -2052,16 +2099,15 @@
         group.append(svg("text", { x: 20, y: TOP + (t + 0.5) * grid.cellHeight + 4, "font-size": 12, stroke: "none", fill: warn, class: "forced-row" }, "\u25B8"));
         outline(t, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
       }
-      outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
+      const { ink, ground } = theme();
+      outline(chosen, 0, grid.columns, { stroke: ground, "stroke-width": 5 });
+      outline(chosen, 0, grid.columns, { stroke: ink, "stroke-width": 2.5 });
       return group;
     }
-    click(event, grid) {
-      const box = this.root.getBoundingClientRect();
-      const scale = this.root.viewBox.baseVal.width / box.width;
-      const column = Math.floor(((event.clientX - box.left) * scale - grid.left) / grid.cellWidth);
-      const row = Math.floor(((event.clientY - box.top) * scale - TOP) / grid.cellHeight);
-      if (row < 0 || row >= grid.rows) return;
-      if (column < 0 || column >= grid.columns) {
+    click(event) {
+      const [row, column] = [this.rowAt(event), this.columnAt(event)];
+      if (row === null) return;
+      if (column === null) {
         this.events.chooseStep(row);
         return;
       }
@@ -2111,8 +2157,9 @@
     }
     models;
     scene = null;
-    /** Returns whether the intermediate results of the first model are shown, so that it must return them. */
-    needsTrace = () => false;
+    /** Say whether the intermediate results of the first model are shown, so that it must return them. */
+    traceUsers = [];
+    pointFollowers = [];
     key;
     maps = [];
     bars;
@@ -2128,6 +2175,22 @@
     onAnswer(follow) {
       this.followers.push(follow);
       if (this.scene) follow(this.scene);
+    }
+    /** Ask the first model for its intermediate results while a function returns true. */
+    useTrace(isShown) {
+      this.traceUsers.push(isShown);
+    }
+    get needsTrace() {
+      return this.traceUsers.some((isShown) => isShown());
+    }
+    /** Call a function when the reader points at a source step, or no longer does (null). */
+    onPoint(follow) {
+      this.pointFollowers.push(follow);
+    }
+    /** Mark a source step in all pictures. */
+    pointAt(column) {
+      for (const map of this.maps) map.mark(column);
+      for (const follow of this.pointFollowers) follow(column);
     }
     /** Whether the last change has been answered. */
     get isIdle() {
@@ -2374,6 +2437,8 @@
           this.chooseStep(step);
         }, chooseCell: (step, column) => {
           this.forceCell(step, column);
+        }, pointAt: (column) => {
+          this.pointAt(column);
         } }));
       }
       for (const [k, own] of [...place3.children].entries()) {
@@ -2499,10 +2564,10 @@
       }
       return group;
     }
-    forecastPoint(x, y, step, number, isChosen, colour) {
-      const r = isChosen ? 9 : 5;
+    forecastPoint(x, y, step, number, isChosen2, colour) {
+      const r = isChosen2 ? 9 : 5;
       const { ground } = theme();
-      const point = svg("path", { d: `M${x} ${y - r}L${x + r} ${y}L${x} ${y + r}L${x - r} ${y}Z`, fill: isChosen ? colour : ground, stroke: colour, "stroke-width": 2, class: "forecast-point" }, svg("title", {}, `forecast point ${number}`));
+      const point = svg("path", { d: `M${x} ${y - r}L${x + r} ${y}L${x} ${y + r}L${x - r} ${y}Z`, fill: isChosen2 ? colour : ground, stroke: colour, "stroke-width": 2, class: "forecast-point" }, svg("title", {}, `forecast point ${number}`));
       point.addEventListener("pointerenter", () => {
         if (this.dragged === null) this.events.chooseStep(step);
       });
@@ -2893,7 +2958,7 @@
       this.fitView();
       this.state.point = Math.min(this.state.point, this.state.source.length - 1);
       this.state.step = Math.min(this.state.step, this.rowCount - 1);
-      const hasTrace = this.needsTrace();
+      const hasTrace = this.needsTrace;
       const state = this.state;
       const answered = copyState(state);
       const shown = [];
@@ -2933,10 +2998,12 @@
     { name: "context", definition: "What attention hands to the [decoder]: the sum of the [values|value] of all source points, each multiplied by its weight." },
     { name: "decoder", definition: "The part of the model that writes the forecast, one point after the other." },
     { name: "encoder", definition: "The part of the model that reads the source and turns each of its points into a list of numbers, the encoder state." },
+    { name: "encoder state", definition: "The numbers that the [encoder] writes for a source point. It carries what it has read along, so a state also knows the points around it." },
     { name: "entropy", definition: "A measure of how widely the weights of a forecast point are spread. It is 0 if all weight is on one source point, and largest if all weights are equal." },
     { name: "epoch", definition: "One pass of the training through all training sequences. Epoch 0 is the model before its training, with random parameters." },
     { name: "forecast point", definition: "A point that the model computes. Its number continues the count of the source: after a source of 2 points, forecast point 3 is the first one, which commands call step 1." },
     { name: "free running", definition: "Forecasting as in real use: each forecast point starts from the model's own previous one, so errors can add up. The opposite is [teacher forcing]." },
+    { name: "head", definition: "One of several attentions that work side by side in a layer, each with its own [queries|query], [keys|key] and [weights|attention weight]." },
     { name: "key", definition: "The numbers of a source point that a [query] is compared with. The comparison gives the [score]." },
     { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
     { name: "noise floor", definition: "The [mean squared error] of a forecast that knows the data without noise. No model is reliably better, and a model that sees only noisy sources may not be able to reach it." },
@@ -2947,12 +3014,33 @@
     { name: "softmax", definition: "The function that turns scores into weights: all are positive, they add up to 1, and a higher [score] gives a larger weight." },
     { name: "source point", definition: "A point that the model is given. The source points are counted from 1." },
     { name: "teacher forcing", definition: "Giving the [decoder] the true previous point instead of its own forecast. It makes training easier, but it is impossible in real use." },
+    { name: "temperature", definition: "A number by which the [scores|score] are divided before the [softmax]. The model was trained with 1; below it, the weights become more extreme, and above it more equal." },
     { name: "value", definition: "The numbers of a source point that attention passes on. The weights decide how much of each value is in the [context]." }
   ];
+  var OF_NUMBERS = ["forecast point", "mean squared error", "noise floor", "parameter-free", "source point"];
+  var OF_SYMBOLS = [
+    { name: "alignment", definition: "Which source symbols an output symbol stands for. [Attention weights|attention weight] resemble it, but they say what the [decoder] read: states of the [encoder] that also carry the symbols around them." },
+    { name: "beam search", definition: "A search that keeps several beginnings of the output at each step, and so finds more probable outputs than the greedy search, which keeps only the most probable symbol." },
+    { name: "greedy search", definition: "A search that writes the most probable symbol at each step. A [beam search] also follows less probable ones." },
+    { name: "output symbol", definition: "A symbol that the model writes. The output symbols are counted from 1, and the last one is the end." },
+    { name: "perplexity", definition: "Among how many equally likely symbols the model would be as uncertain as it is. 1 is certainty." },
+    { name: "vocabulary", definition: "The symbols that the model knows, from its training data. Every other symbol is read as one and the same unknown symbol." },
+    { name: "source symbol", definition: "A symbol that the model is given: a character, a word or a part of a word." }
+  ];
+  function termsOf(hasSymbols) {
+    if (!hasSymbols) return TERMS;
+    const renamed = TERMS.filter(({ name }) => !OF_NUMBERS.includes(name)).map(({ name, definition }) => ({
+      name,
+      definition: definition.replace(/a forecast point/g, "an output symbol").replace(/forecast point/g, "output symbol").replace(/source point/g, "source symbol").replace("knows the points around", "knows the symbols around").replace("Forecasting as", "Writing as").replace("A simple forecast that", "A simple output that").replace("repeating the last value", "a copy of the source").replace("its error is", "its errors are").replace("writes the forecast, one point", "writes the output, one symbol").replace("each of its points", "each of its symbols").replace("own forecast.", "own symbol.").replace("true previous point", "true previous symbol")
+    }));
+    return [...renamed, ...OF_SYMBOLS].sort((a, b) => a.name < b.name ? -1 : 1);
+  }
+  var shownTerms = TERMS;
   var idOf = (name) => `term-${name.replaceAll(" ", "-")}`;
-  function showGlossary() {
+  function showGlossary(hasSymbols) {
+    shownTerms = termsOf(hasSymbols);
     const list = document.createElement("dl");
-    list.append(...TERMS.flatMap(({ name, definition }) => {
+    list.append(...shownTerms.flatMap(({ name, definition }) => {
       const term2 = document.createElement("dt");
       term2.id = idOf(name);
       term2.append(textElement("dfn", name));
@@ -2962,7 +3050,7 @@
     }));
     byId("glossary").append(list);
     for (const marked of document.querySelectorAll("[data-term]")) {
-      const term2 = TERMS.find(({ name }) => name === marked.dataset.term);
+      const term2 = shownTerms.find(({ name }) => name === marked.dataset.term);
       if (term2) marked.replaceWith(termElement(marked.textContent, term2));
     }
   }
@@ -3032,7 +3120,7 @@
   function withTerms(text2, show) {
     return splitTerms(text2).map((part, k) => {
       const [words, name = words] = part.split("|");
-      const term2 = k % 2 ? TERMS.find((each) => each.name === name) : void 0;
+      const term2 = k % 2 ? shownTerms.find((each) => each.name === name) : void 0;
       return term2 ? termElement(words, term2, show) : part;
     });
   }
@@ -3046,12 +3134,19 @@
   var DECIMALS = 4;
   var MAX_PRINTED_SIDE = 8;
   var MAX_TERMS = 8;
-  function printed(x) {
-    const scaled = x * 10 ** DECIMALS;
+  function round(x, decimals) {
+    const scaled = x * 10 ** decimals;
     const floor = Math.floor(scaled);
     const part = scaled - floor;
     const isUp = part > 0.5 || part === 0.5 && floor % 2 !== 0;
-    return (isUp ? floor + 1 : floor) / 10 ** DECIMALS + 0;
+    return (isUp ? floor + 1 : floor) / 10 ** decimals;
+  }
+  var SIGNIFICANT_DIGITS = 6;
+  var wholeDigits = (x) => Math.floor(Math.log10(Math.max(1, Math.abs(x)))) + 1;
+  function printed(x) {
+    const result = round(x, DECIMALS);
+    const unit = 10 ** Math.max(0, wholeDigits(result) + DECIMALS - SIGNIFICANT_DIGITS);
+    return (unit > 1 ? round(round(result / unit, DECIMALS) * unit, DECIMALS) : result) + 0;
   }
   var printedRow = (row) => row.map(printed);
   var printedRows = (rows) => rows.map(printedRow);
@@ -3059,7 +3154,7 @@
   var affine = (weight, bias, x) => weight.map((row, k) => dot(row, x) + (bias ? bias[k] : 0));
   function formatCell(x, digits = null) {
     if (!Number.isFinite(x)) return "none";
-    return withMinus(digits === null ? x.toFixed(DECIMALS) : String(Number(x.toPrecision(digits))));
+    return withMinus(digits === null ? x.toFixed(Math.min(DECIMALS, Math.max(0, SIGNIFICANT_DIGITS - wholeDigits(x)))) : String(Number(x.toPrecision(digits))));
   }
   var factor = (x) => x < 0 ? `(${formatCell(x)})` : formatCell(x);
   function sumText(terms) {
@@ -3422,8 +3517,8 @@
     const { head } = step.input;
     const contexts = printedRows(step.contexts);
     contexts[head] = context.values;
-    const table = step.record.add("Contexts of all heads", `this is head ${head}, the others likewise`, contexts, {
-      rows: contexts.map((_, k) => `head ${k}`),
+    const table = step.record.add("Contexts of all heads", `this is head ${head + 1}, the others likewise`, contexts, {
+      rows: contexts.map((_, k) => `head ${k + 1}`),
       isByModel: true,
       origin: (row, column) => row === head ? { expression: "the context of this head", cells: [context.ref(column)] } : null
     });
@@ -3682,7 +3777,7 @@
   // src/live/arithmetic/transformer.ts
   function addTransformer(step) {
     const { record, input: { layer, head } } = step;
-    const query = rowOf(record.add("Query", `layer ${layer}, head ${head}: q = W_q x + b_q of the decoder's state`, [step.headQuery], { rows: ["q"], isByModel: true }), 0);
+    const query = rowOf(record.add("Query", `layer ${layer + 1}, head ${head + 1}: q = W_q x + b_q of the decoder's state`, [step.headQuery], { rows: ["q"], isByModel: true }), 0);
     const keys = record.add("Keys", "k = W_k s + b_k of the encoder's output", step.keys, { isByModel: true });
     const weights = addWeightStages(step, addScaledProducts(step, query, keys));
     const values = record.add("Values", "v = W_v s + b_v of the encoder's output", step.values, { isByModel: true });
@@ -3745,7 +3840,7 @@
     constructor(explorer, source) {
       this.explorer = explorer;
       this.source = source;
-      explorer.needsTrace = () => this.details.open;
+      explorer.useTrace(() => this.details.open);
       this.details.addEventListener("toggle", () => {
         this.show();
       });
@@ -3775,6 +3870,8 @@
     /** The names, rows and columns of the tables on the page. Tables of the same form get new numbers only. */
     form = "";
     chosen = null;
+    /** Called with the name of the stage whose number is chosen; null if none is. */
+    onChoose = () => void 0;
     isPending = false;
     parameters = /* @__PURE__ */ new Map();
     parametersOf = "";
@@ -3786,6 +3883,16 @@
         this.isPending = false;
         this.show();
       });
+    }
+    /** Open the panel at the first stage whose name begins with one of some words. */
+    async reveal(names) {
+      this.details.open = true;
+      await this.explorer.update();
+      this.show();
+      const stage = this.stages.findIndex(({ name }) => names.some((each) => name.startsWith(each)));
+      const cell3 = this.place.querySelector(`[data-stage="${stage}"] td[data-cell]`);
+      cell3?.scrollIntoView({ block: "center" });
+      cell3?.focus();
     }
     show() {
       const { scene } = this.explorer;
@@ -3807,21 +3914,22 @@
     }
     /** Show the stages, and return the shown rows of the weights and their count. */
     explain({ state }) {
-      const [{ model, run, epoch }] = state.subjects;
       if (state.kind === "encoder_self") throw new Error("The arithmetic is that of the attention to the source. Choose that attention to see it.");
-      const live = this.explorer.models[model];
-      const frame = JSON.stringify([model, run, epoch]);
-      if (frame !== this.parametersOf) this.parameters.clear();
-      this.parametersOf = frame;
-      const parameter = (name) => {
-        if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
-        return this.parameters.get(name);
-      };
-      this.stages = explainStep(this.source.input(parameter));
+      this.stages = explainStep(this.source.input((name) => this.parameter(name)));
       const weights = this.stages.find(({ name }) => name === "Weights" || name === "Strengths").numbers.map((row) => row[row.length - 1]);
       const rows = shownRows(weights);
       this.render(rows);
       return { shown: rows.length, count: weights.length };
+    }
+    /** Return a parameter of the first model. */
+    parameter(name) {
+      const [{ model, run, epoch }] = this.explorer.scene.state.subjects;
+      const live = this.explorer.models[model];
+      const frame = JSON.stringify([model, run, epoch]);
+      if (frame !== this.parametersOf) this.parameters.clear();
+      this.parametersOf = frame;
+      if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
+      return this.parameters.get(name);
     }
     /** Return the shown rows of a stage. Fast weights have stages of the source alone, and of the whole memory. */
     static rowsOf(stage, shown) {
@@ -3908,6 +4016,7 @@
     choose(ref) {
       for (const cell3 of this.place.querySelectorAll(".chosen, .origin")) cell3.classList.remove("chosen", "origin");
       this.chosen = ref && this.cellOf(ref) ? ref : null;
+      this.onChoose(this.chosen && this.stages[this.chosen.stage].name);
       if (!this.chosen) {
         this.line.textContent = this.stages.length ? HINT : "";
         return;
@@ -3973,6 +4082,7 @@
     explorer.onAnswer(() => {
       panel.follow();
     });
+    return panel;
   }
 
   // src/live/legend.ts
@@ -4224,12 +4334,12 @@
   }
 
   // src/words/heads_grid.ts
-  function showHeads(place3, heads, isChosen, choose) {
+  function showHeads(place3, heads, isChosen2, choose) {
     place3.replaceChildren(...heads.map((picture) => {
       const button = document.createElement("button");
       button.type = "button";
       button.className = "head-picture";
-      button.setAttribute("aria-pressed", String(isChosen(picture)));
+      button.setAttribute("aria-pressed", String(isChosen2(picture)));
       button.append(canvasOf(picture), textElement("span", picture.name));
       button.addEventListener("click", () => {
         choose(picture);
@@ -4294,8 +4404,8 @@
       const line = (t, s, weight) => {
         const share = Math.min(1, Math.abs(weight) / scale.high);
         if (share < MIN_SHARE2) return null;
-        const isChosen = t === chosen;
-        return svg("line", { x1: left, y1: y(s), x2: right, y2: y(t), stroke: isChosen ? weight < 0 ? warn : accent : soft, "stroke-width": 0.5 + 5.5 * share, "stroke-opacity": isChosen ? 0.35 + 0.65 * share : 0.28 * share, "stroke-linecap": "round" });
+        const isChosen2 = t === chosen;
+        return svg("line", { x1: left, y1: y(s), x2: right, y2: y(t), stroke: isChosen2 ? weight < 0 ? warn : accent : soft, "stroke-width": 0.5 + 5.5 * share, "stroke-opacity": isChosen2 ? 0.35 + 0.65 * share : 0.28 * share, "stroke-linecap": "round" });
       };
       const order = [...rows.keys()].sort((a, b) => Number(a === chosen) - Number(b === chosen));
       const drawn = order.flatMap((t) => rows[t].map((weight, s) => line(t, s, weight)).filter((each) => each !== null));
@@ -4306,7 +4416,8 @@
       const { ink, warn, ground } = theme();
       const shown = shorten(label, LONGEST);
       const width = textWidth(shown, FONT2) + 8;
-      const back = svg("rect", { x: anchor === "end" ? x - width + 4 : x - 4, y: y - ROW / 2 + 1, width, height: ROW - 2, rx: 4, fill: share ? rgb(scale.colour(share)) : ground, "fill-opacity": share ? 0.35 : 0, stroke: isForced3 ? warn : "none" });
+      const isStrong = Math.abs(share) >= MIN_SHARE2 * scale.high;
+      const back = svg("rect", { x: anchor === "end" ? x - width + 4 : x - 4, y: y - ROW / 2 + 1, width, height: ROW - 2, rx: 4, fill: isStrong ? rgb(scale.colour(share)) : ground, "fill-opacity": isStrong ? 0.4 : 0, stroke: isForced3 ? warn : "none" });
       const group = svg("g", { class: "line-symbol" }, back, svg("text", { x, y: y + 5, "font-size": FONT2, "text-anchor": anchor, fill: ink }, shown), svg("title", {}, `${label}${share ? ` ${withMinus(share.toFixed(3))}` : ""}`));
       group.style.cursor = "pointer";
       group.addEventListener("click", act);
@@ -4323,8 +4434,12 @@
     const ofInput = (k) => k === 0 ? "the begin" : ofOutput(k - 1);
     return { row: kind === "encoder_self" ? ofSource : ofOutput, column: kind === "decoder_self" ? ofInput : ofSource };
   }
+  function linksOf({ links, truth }, { answer: { symbols } }) {
+    const wrong = symbols.findIndex((symbol, t) => symbol !== truth?.symbols[t]);
+    return wrong < 0 ? links : links.filter(({ row }) => row < wrong);
+  }
   function wordMatrix(scene, shown) {
-    const { state, links, canForce: canForce2 } = scene;
+    const { state, canForce: canForce2 } = scene;
     const { kind, source } = state;
     const rows = weightsOf(shown.answer, kind, state.layer, state.head);
     const isCross = kind === "cross";
@@ -4341,7 +4456,7 @@
       chosen: Math.min(state.step, rows.length - 1),
       canForce: canForce2 && isCross,
       isForced: (row) => isForced2(scene, row),
-      links: isCross ? links : []
+      links: isCross ? linksOf(scene, shown) : []
     };
   }
   function attended2(row, names) {
@@ -4354,27 +4469,38 @@
     const name = capitalize(names.row(state.step));
     if (!row) return `${name}.`;
     if (first.meaning === "distribution" && isKnockedOut(row)) return `${name}: its weights are knocked out, so all are 0 and do not add up to 1.`;
-    if (isForced2(scene, state.step)) return `${name}: you forced its weights, so they are not the model's choice. It reads ${attended2(row, names)}.`;
-    return `${name}, reads ${attended2(row, names)}.`;
+    if (isForced2(scene, state.step)) return `${name}: you changed its weights, so they are not the model's own. It reads ${attended2(row, names)}.`;
+    return `${name}, reads ${attended2(row, names)}.${describeLink(scene, row)}`;
+  }
+  function describeLink(scene, row) {
+    const { state: { kind, step, source }, readsAll, shown: [first] } = scene;
+    const { meaning } = first;
+    const linked = linksOf(scene, first).filter((link) => link.row === step).map(({ column }) => column);
+    const most = row.indexOf(Math.max(...row));
+    if (kind !== "cross" || meaning === "strength" || !linked.length || linked.includes(most)) return "";
+    const wanted = linked.length === 1 ? `source symbol ${linked[0] + 1}, ${quoted(source[linked[0]])}` : `source symbols ${linked[0] + 1} to ${linked[linked.length - 1] + 1}`;
+    const isCarried = readsAll || linked.some((column) => column < most);
+    const reason = readsAll ? "the encoder reads the whole source" : "the encoder carries along what it has read";
+    return ` The known link is to ${wanted}.${isCarried ? ` The state that is read most can carry it too, because ${reason}.` : ""}`;
   }
   function describeSymbol({ state: { kind, step, given }, shown: [{ answer, symbols }] }) {
     if (kind === "encoder_self" || step >= symbols.length) return "";
     const probability = probabilities(answer.logits[step])[answer.symbols[step]];
     const chosen = step < given.length ? " You chose this symbol." : "";
-    return `${chosen} The model gives it the probability ${probability.toFixed(3)}.`;
+    return `${chosen} The model gives it the probability ${probability < 5e-4 ? "< 0.001" : probability.toFixed(3)}.`;
   }
   function describeOutput({ shown, truth }) {
     return shown.map(({ name, text: text2, ownText }) => {
       const label = shown.length > 1 ? `${name}: ` : "";
       const change = text2 === ownText ? "" : ` Left alone, the model writes \u201C${ownText}\u201D.`;
-      const verdict = truth === null ? "" : text2 === truth ? " This is right." : ` The true output is \u201C${truth}\u201D.`;
+      const verdict = truth === null ? "" : text2 === truth.text ? " This is right." : ` The true output is \u201C${truth.text}\u201D.`;
       return `${label}Output: \u201C${text2}\u201D.${verdict}${change}`;
     }).join(" ");
   }
   function describeWords(scene) {
     const { state: { source }, isKnown, trainedLength } = scene;
     const unknown = source.filter((_, k) => !isKnown[k]).map(quoted);
-    const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.` : "";
+    const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.${scene.hint}` : "";
     const longer = source.length > trainedLength ? ` The source has ${source.length} symbols, more than every training source: the longest has ${trainedLength}.` : "";
     return `${describeAttention(scene)}${describeSymbol(scene)} ${describeOutput(scene)}${strange}${longer}`;
   }
@@ -4501,6 +4627,7 @@
     type(text2) {
       const source = this.models[this.state.subjects[0].model].source.split(text2);
       byId("live-error").textContent = source.length ? "" : "Type a source. The pictures still show the last answer.";
+      byId("live-error").textContent = source.length ? "" : "The source is empty. The page still shows the last one.";
       if (!source.length || source.join("\n") === this.state.source.join("\n")) return;
       this.change((state) => {
         if (source.length !== state.source.length) state.force.clear();
@@ -4535,7 +4662,7 @@
     // --- answers -----------------------------------------------------------------------------------
     async ask() {
       this.fitView();
-      const hasTrace = this.needsTrace();
+      const hasTrace = this.needsTrace;
       const answered = copyState(this.state);
       const shown = [];
       for (const [k, subject] of answered.subjects.entries()) shown.push(await this.askModel(answered, k, hasTrace && k === 0, subject));
@@ -4544,14 +4671,17 @@
       const known = answered.example !== null && !answered.isChanged ? answered.example : null;
       const rows = answered.kind === "encoder_self" ? answered.source.length : shown[0].symbols.length;
       answered.step = this.state.step = Math.min(answered.step, rows - 1);
+      const lower = answered.source.filter((symbol) => source.numberOf(symbol) === UNKNOWN && source.numberOf(symbol.toLowerCase()) !== UNKNOWN);
       return {
+        readsAll: this.first.config.kind === "transformer" || this.first.config.bidirectional === true,
+        hint: lower.length ? ` It knows ${quoted(lower[0].toLowerCase())}.` : "",
         state: answered,
         shown,
         hasTrace,
         canForce: this.canForce,
         isKnown: answered.source.map((symbol) => source.numberOf(symbol) !== UNKNOWN),
-        truth: known === null ? null : target.text(examples.targets[known]),
-        links: known === null ? [] : linksOf(examples, known),
+        truth: known === null ? null : { symbols: examples.targets[known], text: target.text(examples.targets[known]) },
+        links: known === null ? [] : linksOf2(examples, known),
         trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length))
       };
     }
@@ -4624,6 +4754,7 @@
       byId("live-own-symbols").disabled = state.given.length === 0;
       this.drawSymbols(scene);
       this.drawHypotheses(first);
+      byId("live-links-note").hidden = this.matrix(scene, 0).links.length === 0;
       this.drawPictures(scene);
       this.drawAlternatives(scene);
     }
@@ -4644,7 +4775,7 @@
         line.append(...each.symbols.map((symbol, t) => {
           const button = document.createElement("button");
           button.type = "button";
-          button.className = `symbol${t < state.given.length ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
+          button.className = `symbol${t < state.given.length && isChosen(each.answer, t) ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
           button.textContent = visible(symbol);
           button.setAttribute("aria-pressed", String(index === 0 && t === state.step && state.kind !== "encoder_self"));
           button.addEventListener("click", () => {
@@ -4712,7 +4843,11 @@
       });
     }
   };
-  function linksOf(examples, example) {
+  function isChosen({ symbols, logits }, step) {
+    const [best] = alternativesOf(logits[step], 1);
+    return symbols[step] !== best.symbol;
+  }
+  function linksOf2(examples, example) {
     return (examples.links?.[example] ?? []).map(([row, column, sure]) => ({ row, column, isPossible: sure === 0 }));
   }
 
@@ -4746,6 +4881,10 @@
     addDecoderInput(step) {
       const vector = step.decoderInput;
       step.record.addRow("Decoder input", "its row of the embedding matrix", visible(this.previous), vector, { columns: columnNumbers(vector.length) });
+    }
+    results() {
+      const found = probabilities(this.logits);
+      return this.outputs.indices.map((k, place3) => ({ name: this.outputs.names[place3], text: found[k].toFixed(3), share: found[k] }));
     }
     addResult(step, output) {
       const { record } = step;
@@ -4858,6 +4997,429 @@
       legend: "Orange frames: known links, dashed where they are only possible.",
       picture: () => explorer.state.picture === "lines" ? byId("live-lines").querySelector("svg") : null
     };
+  }
+
+  // src/live/mechanism_plane.ts
+  var SIZE = 300;
+  var MARGIN3 = 16;
+  function drawPlane(place3, { query, keys, context, weights, labels }, scale) {
+    const isPlane = query?.length === 2 && keys !== null && keys[0].length === 2;
+    place3.hidden = !isPlane;
+    if (!isPlane) {
+      place3.replaceChildren();
+      return;
+    }
+    const { line, soft, ink, warn, accent, ground } = theme();
+    const hasContext = context?.length === 2;
+    const vectors = [query, ...keys, ...hasContext ? [context] : []];
+    const most = 1.12 * Math.max(1e-6, ...vectors.flat().map(Math.abs));
+    const [toX, toY] = [linearScale([-most, most], [MARGIN3, SIZE - MARGIN3]), linearScale([-most, most], [SIZE - MARGIN3, MARGIN3])];
+    const arrow = ([x, y], colour, width, name) => {
+      const [endX, endY] = [toX(x), toY(y)];
+      const angle = Math.atan2(endY - toY(0), endX - toX(0));
+      const wing = (turn) => `${(endX - 9 * Math.cos(angle + turn)).toFixed(1)} ${(endY - 9 * Math.sin(angle + turn)).toFixed(1)}`;
+      return svg(
+        "g",
+        {},
+        svg("line", { x1: toX(0), y1: toY(0), x2: endX, y2: endY, stroke: colour, "stroke-width": width }),
+        svg("path", { d: `M${endX} ${endY}L${wing(0.4)}L${wing(-0.4)}Z`, fill: colour }),
+        svg("text", { x: endX + 6 * Math.sign(x || 1), y: endY + (y < 0 ? 14 : -5), "font-size": 13, "text-anchor": x < 0 ? "end" : "start", fill: ink, ...halo(ground) }, name)
+      );
+    };
+    const root = svg(
+      "svg",
+      { viewBox: `0 0 ${SIZE} ${SIZE}`, width: SIZE, height: SIZE, role: "img", "aria-label": "Query, keys and context as arrows in a plane" },
+      svg("line", { x1: MARGIN3, x2: SIZE - MARGIN3, y1: toY(0), y2: toY(0), stroke: line }),
+      svg("line", { y1: MARGIN3, y2: SIZE - MARGIN3, x1: toX(0), x2: toX(0), stroke: line }),
+      ...keys.map((key2, s) => arrow(key2, rgb(scale.colour(weights[s])), 2 + 3 * Math.min(1, Math.abs(weights[s]) / scale.high), `key of ${labels[s]}`)),
+      ...hasContext ? [arrow(context, accent, 2, "context")] : [],
+      arrow(query, warn, 3, "query"),
+      svg("text", { x: MARGIN3, y: SIZE - 2, "font-size": 12, fill: soft }, "The colour of a key is that of its weight.")
+    );
+    place3.replaceChildren(root);
+  }
+
+  // src/live/mechanism_texts.ts
+  var SHOWN_NUMBERS = 6;
+  var STAGES = {
+    source: ["Source"],
+    states: ["Encoder states"],
+    keys: ["Keys"],
+    query: ["Query", "Decoder state"],
+    scores: ["Scores"],
+    weights: ["Weights", "Strengths"],
+    values: ["Weighted values", "Values"],
+    context: ["Context"],
+    result: ["Probabilities", "Forecast"]
+  };
+  var WORDS = {
+    source: "The source, one row for each step.",
+    states: "[Encoder states|encoder]: what the encoder wrote while it read each source step. The encoder carries what it has read along, so a state also knows the steps around it.",
+    keys: "[Keys|key]: what each source step shows, to be compared with the [query].",
+    query: "[Query|query]: what the [decoder] asks for in this step, made from its state, which knows what has been written so far.",
+    scores: "[Scores|score]: how well each [key] fits the [query], one number for each source step.",
+    weights: "[Attention weights|attention weight]: the [scores|score], made positive so that they add up to 1. They are computed anew in each step, unlike the parameters, which the training fixes.",
+    values: "[Values|value]: what is read of each source step. Here they are as strong as their weights.",
+    context: "[Context|context]: the sum of the values, each times its weight. It is all that this step reads of the source.",
+    result: "What the step writes, computed from the context and the state of the decoder."
+  };
+  var numbersText = (numbers) => `${numbers.slice(0, SHOWN_NUMBERS).map((x) => withMinus(x.toFixed(3))).join(", ")}${numbers.length > SHOWN_NUMBERS ? `, \u2026 (${numbers.length} numbers)` : ""}`;
+  var plain = (text2) => text2.replace(/\[([^\]|]*)(?:\|[^\]]*)?\]/g, "$1");
+  function describePart(part, flow) {
+    const vector = part === "query" ? flow.query : part === "context" ? flow.context : null;
+    const results = part === "result" ? ` ${flow.results.map(({ name, text: text2 }) => `${name}: ${text2}`).join(", ")}.` : "";
+    return `${WORDS[part]}${vector ? ` ${capitalize(numbersText(vector))}.` : ""}${results} A click shows its arithmetic.`;
+  }
+  function describeRow(row, { labels, scores, weights }, isForced3) {
+    const score = scores ? `score ${formatNumber(scores[row])}, ` : "";
+    const weight = withMinus(weights[row].toFixed(3));
+    return `${capitalize(labels[row])}: ${score}weight ${weight}${isForced3 ? ", which you gave it in place of the softmax of the scores" : ""}. So ${weight} times its value goes into the context.`;
+  }
+
+  // src/live/mechanism.ts
+  var MIN_WIDTH = 700;
+  var ROWS_HEIGHT = 330;
+  var TOP3 = 92;
+  var FONT3 = 13;
+  var GAP = 34;
+  var WIDE_GAP = 64;
+  var BAR_WIDTH = 74;
+  var RESULT_WIDTH = 150;
+  var LONGEST_LABEL2 = 12;
+  var STRIP_HEIGHT = 14;
+  var SLIDER_SCALE = 20;
+  function readFlow(step) {
+    const { answer: { trace }, kind } = step.input;
+    const has = (name) => name in trace;
+    const stages = explainStep(step.input);
+    const stage = (name) => stages.find((each) => each.name === name)?.numbers ?? null;
+    return {
+      labels: kind.sourceNames,
+      states: has("states") ? step.states : null,
+      keys: stage("Keys") ?? (has("keys") ? step.keys : null),
+      values: has("values") ? step.values : null,
+      query: stage("Query")?.[0] ?? step.headSlice(step.query),
+      scores: has("scores") ? step.scores : null,
+      weights: step.weights,
+      context: has("context") ? step.context : null,
+      results: kind.results(step)
+    };
+  }
+  function strip(rows, box, shares) {
+    const largest2 = Math.max(1e-9, ...rows.map((row) => Math.max(...row.map(Math.abs))));
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [rows[0].length, rows.length];
+    const context = canvas.getContext("2d");
+    const pixels = context.createImageData(canvas.width, canvas.height);
+    for (const [r, row] of rows.entries()) {
+      const share = Math.min(1, Math.abs(shares ? shares[r] : 1));
+      for (const [c, x] of row.entries()) pixels.data.set([...weightColour(x * share, largest2, true), 255], 4 * (r * canvas.width + c));
+    }
+    context.putImageData(pixels, 0, 0);
+    return svg("g", {}, svg("image", { ...box, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated" }), svg("rect", { ...box, fill: "none", stroke: theme().line }));
+  }
+  var Layout = class {
+    rowHeight;
+    bottom;
+    width;
+    x;
+    stripWidth;
+    labelWidth;
+    constructor(width, { labels, states, keys, scores }) {
+      this.width = Math.max(MIN_WIDTH, width);
+      this.rowHeight = Math.max(4, Math.min(20, ROWS_HEIGHT / labels.length));
+      this.bottom = TOP3 + labels.length * this.rowHeight;
+      this.labelWidth = Math.max(40, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL2), FONT3)));
+      const strips = 1 + (states ? 1 : 0) + (keys ? 1 : 0);
+      const bars = 1 + (scores ? 1 : 0);
+      const fixed = this.labelWidth + bars * BAR_WIDTH + RESULT_WIDTH + (strips + bars + 1) * GAP + (scores ? 2 : 0) * (WIDE_GAP - GAP);
+      this.stripWidth = Math.max(36, (this.width - fixed) / strips);
+      let x = 0;
+      const next = (size, isThere = true, gap = GAP) => {
+        const start = x;
+        if (isThere) x += size + gap;
+        return start;
+      };
+      this.x = {
+        source: next(this.labelWidth),
+        states: next(this.stripWidth, states !== null),
+        keys: next(this.stripWidth, keys !== null, scores ? WIDE_GAP : GAP),
+        scores: next(BAR_WIDTH, scores !== null, WIDE_GAP),
+        weights: next(BAR_WIDTH),
+        values: next(this.stripWidth),
+        result: next(RESULT_WIDTH)
+      };
+    }
+    get height() {
+      return this.bottom + 74;
+    }
+    /** The box of a part whose rows are the source steps. */
+    rows(x, width) {
+      return { x, y: TOP3, width, height: this.bottom - TOP3 };
+    }
+  };
+  var Mechanism = class {
+    constructor(explorer, panel, source) {
+      this.explorer = explorer;
+      this.panel = panel;
+      this.source = source;
+      this.place.append(this.root);
+      explorer.useTrace(() => this.isOpen);
+      explorer.onAnswer(() => {
+        this.follow();
+      });
+      explorer.onPoint((column) => {
+        this.mark(column);
+      });
+      panel.onChoose = (stage) => {
+        this.markPart(stage);
+      };
+      this.details.addEventListener("toggle", () => {
+        this.follow();
+      });
+      this.root.addEventListener("pointermove", (event) => {
+        explorer.pointAt(this.rowAt(event));
+      });
+      this.root.addEventListener("pointerleave", () => {
+        explorer.pointAt(null);
+      });
+      inputById("live-temperature").addEventListener("input", () => {
+        this.heat();
+      });
+      onThemeChange(() => {
+        this.follow();
+      });
+    }
+    explorer;
+    panel;
+    source;
+    details = byId("live-mechanism");
+    place = byId("live-mechanism-picture");
+    line = byId("live-mechanism-line");
+    root = svg("svg", { role: "group", "aria-label": "The mechanism of the chosen step" });
+    flow = null;
+    layout = null;
+    parts = /* @__PURE__ */ new Map();
+    row = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", visibility: "hidden" });
+    isPending = false;
+    /** The step, layer and head whose weights the slider of the temperature has set. */
+    heated = "";
+    get isOpen() {
+      return this.details.open && this.explorer.first.layers > 0;
+    }
+    /** Show an answer; many in one frame are shown once. */
+    follow() {
+      const { scene, first } = this.explorer;
+      this.details.hidden = first.layers === 0 || scene?.state.kind === "encoder_self";
+      if (!scene || !this.isOpen || this.isPending) return;
+      if (!scene.hasTrace) {
+        void this.explorer.update();
+        return;
+      }
+      this.isPending = true;
+      requestAnimationFrame(() => {
+        this.isPending = false;
+        this.draw();
+      });
+    }
+    draw() {
+      const { scene } = this.explorer;
+      if (!scene?.hasTrace || scene.state.kind === "encoder_self") return;
+      const flow = readFlow(new AttentionStep(this.source.input((name) => this.panel.parameter(name))));
+      const layout2 = new Layout(this.place.clientWidth - 16, flow);
+      [this.flow, this.layout] = [flow, layout2];
+      this.root.setAttribute("viewBox", `0 0 ${layout2.width} ${layout2.height}`);
+      this.root.setAttribute("width", String(layout2.width));
+      this.root.setAttribute("height", String(layout2.height));
+      this.parts.clear();
+      const scale = weightScale([flow.weights], scene.shown[0].meaning, scene.state.isRelative);
+      this.root.replaceChildren(...this.columns(flow, layout2, scale), ...this.arrows(flow, layout2), ...this.ends(flow, layout2), this.row);
+      byId("live-mechanism-name").textContent = `${capitalize(this.source.name())}${this.headName}`;
+      this.line.textContent = "Point at a part or a row to see its numbers. A click on a part shows its arithmetic.";
+      drawPlane(byId("live-plane"), flow, scale);
+      this.showTemperature();
+    }
+    /** The layer and head, if there are several. */
+    get headName() {
+      const { first: { layers, heads }, state } = this.explorer;
+      return (layers > 1 ? `, layer ${state.layer + 1}` : "") + (heads > 1 ? `, head ${state.head + 1}` : "");
+    }
+    // --- the picture -------------------------------------------------------------------------------
+    /** The parts whose rows are the source steps. */
+    columns(flow, layout2, scale) {
+      const { soft, ink, accent } = theme();
+      const { x, rowHeight, stripWidth, labelWidth: labelWidth2 } = layout2;
+      const y = (s) => TOP3 + s * rowHeight;
+      const every = Math.ceil(11 / rowHeight);
+      const labels = flow.labels.flatMap((label, s) => s % every ? [] : [svg("text", { x: x.source + labelWidth2, y: y(s) + rowHeight / 2 + 4, "text-anchor": "end", "font-size": Math.min(FONT3, Math.max(9, rowHeight * every - 1)), fill: ink }, shorten(label, LONGEST_LABEL2))]);
+      const bars = (start, numbers, low, high, colour) => {
+        const toX = (value) => start + (Math.min(high, Math.max(low, value)) - low) / (high - low || 1) * BAR_WIDTH;
+        const zero = toX(Math.min(high, Math.max(low, 0)));
+        return [svg("line", { x1: zero, x2: zero, y1: TOP3, y2: layout2.bottom, stroke: soft, "stroke-width": 0.5 }), ...numbers.map((value, s) => svg("rect", { x: Math.min(zero, toX(value)), y: y(s) + rowHeight * 0.12, width: Math.max(0.8, Math.abs(toX(value) - zero)), height: rowHeight * 0.76, fill: colour(value) }))];
+      };
+      const { states, keys, scores, weights, values } = flow;
+      const found = [this.part("source", "source", layout2.rows(x.source, labelWidth2), labels)];
+      if (states) found.push(this.part("states", stripWidth < 90 ? "states" : "encoder states", layout2.rows(x.states, stripWidth), [strip(states, layout2.rows(x.states, stripWidth))]));
+      if (keys) found.push(this.part("keys", "keys", layout2.rows(x.keys, stripWidth), [strip(keys, layout2.rows(x.keys, stripWidth))]));
+      if (scores) {
+        const finite = scores.filter(Number.isFinite);
+        const [low, high] = [Math.min(0, ...finite), Math.max(0, ...finite)];
+        found.push(this.part("scores", "scores", layout2.rows(x.scores, BAR_WIDTH), bars(x.scores, scores, low, high, () => accent)));
+      }
+      const isStrength = scale.low < 0;
+      found.push(this.part("weights", isStrength ? "read strengths" : "weights", layout2.rows(x.weights, BAR_WIDTH), [
+        svg("rect", { ...layout2.rows(x.weights, BAR_WIDTH), fill: "none", stroke: theme().line }),
+        ...bars(x.weights, weights, scale.low, scale.high, (value) => rgb(scale.colour(value)))
+      ]));
+      const shown = values ?? states;
+      if (shown) found.push(this.part("values", values ? "values \xD7 weights" : "states \xD7 strengths", layout2.rows(x.values, stripWidth), [strip(shown, layout2.rows(x.values, stripWidth), weights.map((weight) => weight / scale.high))]));
+      return found;
+    }
+    /** The parts that are one vector or a few numbers: query, context and what the step writes. */
+    ends(flow, layout2) {
+      const { ink, soft, accent } = theme();
+      const { x, stripWidth, bottom } = layout2;
+      const found = [];
+      if (flow.query) {
+        const box = { x: flow.keys ? x.keys : x.weights, y: 24, width: flow.keys ? stripWidth : BAR_WIDTH, height: STRIP_HEIGHT };
+        found.push(this.part("query", "query, from the decoder", box, [strip([flow.query], box)]));
+      }
+      if (flow.context) {
+        const box = { x: x.values, y: bottom + 36, width: stripWidth, height: STRIP_HEIGHT };
+        found.push(this.part("context", "", box, [strip([flow.context], box), svg("text", { x: box.x, y: box.y + STRIP_HEIGHT + 16, "font-size": FONT3, fill: soft }, "context")]));
+      }
+      const lines = flow.results.slice(0, 6).map(({ name, text: text2, share }, k) => {
+        const y = TOP3 + 10 + 30 * k;
+        return svg("g", {}, svg("text", { x: x.result, y: y + 4, "font-size": 15, fill: ink, "font-weight": k === 0 ? 600 : 400 }, shorten(name, 10)), svg("text", { x: x.result + RESULT_WIDTH - 30, y: y + 4, "font-size": 15, fill: ink, "text-anchor": "end" }, text2), ...share === null ? [] : [svg("rect", { x: x.result, y: y + 9, width: Math.max(1, share * (RESULT_WIDTH - 30)), height: 5, fill: accent })]);
+      });
+      found.push(this.part("result", "output", { x: x.result, y: TOP3 - 8, width: RESULT_WIDTH, height: Math.max(30, 30 * lines.length + 4) }, lines));
+      return found;
+    }
+    /** A part with its name above, which a click or Enter explains. */
+    part(part, name, box, drawn) {
+      const { soft } = theme();
+      const frame = svg("rect", { x: box.x - 4, y: box.y - 4, width: box.width + 8, height: box.height + 8, fill: "transparent", "stroke-width": 2, rx: 4, class: "mechanism-frame" });
+      const group = svg("g", { class: "mechanism-part", role: "button", tabindex: 0, "aria-label": plain(WORDS[part]), "data-part": part }, ...drawn, svg("text", { x: box.x, y: box.y - 9, "font-size": FONT3, fill: soft }, name), frame);
+      group.style.cursor = "pointer";
+      const describe2 = () => {
+        if (this.flow) this.line.replaceChildren(...withTerms(describePart(part, this.flow)));
+      };
+      group.addEventListener("pointerenter", describe2);
+      group.addEventListener("focus", describe2);
+      const open = () => {
+        void this.panel.reveal(STAGES[part]);
+      };
+      group.addEventListener("click", open);
+      group.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        open();
+      });
+      this.parts.set(part, frame);
+      return group;
+    }
+    /** Arrows with the operation that leads from one part to the next. */
+    arrows(flow, layout2) {
+      const { soft } = theme();
+      const { x, stripWidth, labelWidth: labelWidth2, bottom } = layout2;
+      const middle = (TOP3 + bottom) / 2;
+      const arrow = (path, dashes = "none") => svg("path", { d: path, fill: "none", "stroke-dasharray": dashes, stroke: soft, "stroke-width": 1.4, "marker-end": "url(#mechanism-arrow)" });
+      const across = (end, start, isBroken = false) => arrow(`M${end + 7} ${middle}L${start - 8} ${middle}`, isBroken ? "3 4" : "none");
+      const word = (text2, at, y, anchor = "middle") => svg("text", { x: at, y, "font-size": 12, fill: soft, "text-anchor": anchor, "font-style": "italic" }, text2);
+      const head = svg("defs", {}, svg("marker", { id: "mechanism-arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z", fill: soft })));
+      const found = [head];
+      const below = bottom + 18;
+      found.push(svg("text", { x: x.source, y: bottom + 60, "font-size": 12, fill: soft }, "Numbers: red is positive, blue is negative."));
+      if (flow.states) found.push(across(x.source + labelWidth2, x.states), word("encoder", (x.source + labelWidth2 + x.states) / 2, below));
+      if (flow.keys && flow.states) found.push(across(x.states + stripWidth, x.keys));
+      if (flow.scores) {
+        found.push(across(x.keys + stripWidth, x.scores), across(x.scores + BAR_WIDTH, x.weights, this.isForced));
+        found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, middle - 8), word(this.isForced ? "yours" : this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, middle - 8));
+        if (flow.query) found.push(arrow(`M${x.keys + stripWidth + 6} 31L${x.scores + BAR_WIDTH / 2} 31L${x.scores + BAR_WIDTH / 2} ${TOP3 - 26}`));
+      }
+      found.push(across(x.weights + BAR_WIDTH, x.values));
+      if (flow.context) {
+        found.push(arrow(`M${x.values + stripWidth / 2} ${bottom + 5}L${x.values + stripWidth / 2} ${bottom + 30}`), word("sum", x.values + stripWidth / 2 + 8, below + 2, "start"));
+        const low = bottom + 36 + STRIP_HEIGHT / 2;
+        const resultBottom = Math.min(bottom, TOP3 + 30 * Math.min(6, flow.results.length));
+        found.push(arrow(`M${x.values + stripWidth + 6} ${low}L${x.result + 24} ${low}L${x.result + 24} ${resultBottom + 6}`), word("with the decoder\u2019s state", layout2.width - 4, low + 18, "end"));
+      }
+      return found;
+    }
+    /** Whether the reader gave the weights of the chosen step, so that they do not come from its scores. */
+    get isForced() {
+      const { scene } = this.explorer;
+      return scene !== null && isForced2(scene, scene.state.step);
+    }
+    get normalizer() {
+      return this.explorer.first.config.attention?.normalizer ?? "softmax";
+    }
+    // --- marks -------------------------------------------------------------------------------------
+    rowAt(event) {
+      const { layout: layout2, flow } = this;
+      if (!layout2 || !flow) return null;
+      const box = this.root.getBoundingClientRect();
+      const [x, y] = [event.clientX - box.left, event.clientY - box.top].map((pixel) => pixel * (layout2.height / box.height));
+      if (x > layout2.x.values + layout2.stripWidth) return null;
+      const row = Math.floor((y - TOP3) / layout2.rowHeight);
+      return row >= 0 && row < flow.labels.length ? row : null;
+    }
+    /** Mark the row of a source step. */
+    mark(row) {
+      const { layout: layout2, flow } = this;
+      if (!layout2 || !flow || row === null || row >= flow.labels.length) {
+        this.row.setAttribute("visibility", "hidden");
+        return;
+      }
+      const { x, rowHeight, stripWidth } = layout2;
+      const box = { x: x.source - 2, y: TOP3 + row * rowHeight, width: x.values + stripWidth - x.source + 4, height: rowHeight };
+      for (const [name, value] of Object.entries(box)) this.row.setAttribute(name, value.toFixed(2));
+      this.row.setAttribute("stroke", theme().accent);
+      this.row.setAttribute("visibility", "visible");
+      this.line.textContent = describeRow(row, flow, this.isForced);
+    }
+    /** Mark the part whose arithmetic the reader looks at. */
+    markPart(stage) {
+      const { accent } = theme();
+      const chosen = stage === null ? void 0 : Object.keys(STAGES).find((part) => STAGES[part].some((name) => stage.startsWith(name)));
+      for (const [part, frame] of this.parts) frame.setAttribute("stroke", part === chosen ? accent : "none");
+    }
+    // --- the temperature of the softmax ------------------------------------------------------------
+    get placeKey() {
+      const { step, layer, head } = this.explorer.state;
+      return `${step}/${layer}/${head}`;
+    }
+    /** The slider exists where the weights are the softmax of the scores, and may be forced. */
+    showTemperature() {
+      const { first: { config }, canForce: canForce2, state } = this.explorer;
+      const hasSlider = canForce2 && this.normalizer === "softmax" && !config.attention?.location && this.flow?.scores !== null;
+      byId("live-temperature-place").hidden = !hasSlider;
+      const isHeated = this.heated === this.placeKey && state.force.get(state.step + 1, state.layer, state.head) !== void 0;
+      if (!isHeated) inputById("live-temperature").value = "0";
+      const temperature = 10 ** (Number(inputById("live-temperature").value) / SLIDER_SCALE);
+      const text2 = `Temperature of the softmax in this step ${temperature.toPrecision(2)}${temperature === 1 ? " (the model\u2019s own)" : ""}`;
+      byId("live-temperature-name").textContent = text2;
+      inputById("live-temperature").setAttribute("aria-valuetext", text2);
+    }
+    /** Force the weights of the chosen step to the softmax of its scores at another temperature. */
+    heat() {
+      const { explorer, flow } = this;
+      const value = Number(inputById("live-temperature").value);
+      if (!flow?.scores) return;
+      this.heated = this.placeKey;
+      if (value === 0) {
+        explorer.freeRow();
+        return;
+      }
+      const weights = softmax(flow.scores, 10 ** (value / SLIDER_SCALE));
+      explorer.forceRow(() => weights);
+    }
+  };
+  function softmax(scores, temperature) {
+    const largest2 = Math.max(...scores);
+    const powers = scores.map((score) => Math.exp((score - largest2) / temperature));
+    const sum = powers.reduce((a, b) => a + b, 0);
+    return powers.map((power) => power / sum);
   }
 
   // src/live/arithmetic/scaling.ts
@@ -5022,6 +5584,10 @@
     addDecoderInput(step) {
       step.record.addRow("Decoder input", "", "point", step.decoderInput, { columns: this.data.content.target_features });
     }
+    results(step) {
+      const { forecast, content: { target_features: names } } = this.data;
+      return names.map((name, g) => ({ name, text: formatValue(forecast[step.input.step][g], 1), share: null }));
+    }
     addResult(step, output) {
       const { data } = this;
       const { step: t } = step.input;
@@ -5076,11 +5642,11 @@
   }
 
   // src/live/picture.ts
-  var MARGIN3 = 16;
-  var GAP = 24;
-  var MIN_WIDTH = 420;
+  var MARGIN4 = 16;
+  var GAP2 = 24;
+  var MIN_WIDTH2 = 420;
   var LINE = 20;
-  var FONT3 = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+  var FONT4 = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
   var PIXELS = 2;
   var CHARACTER = 7.7;
   var PAGE_ATTRIBUTES = ["tabindex", "role", "class", "style", "data-point", "data-step", "data-column", "id"];
@@ -5110,7 +5676,7 @@
     return lines;
   }
   function legend(names, fill2, y) {
-    let x = MARGIN3;
+    let x = MARGIN4;
     return names.flatMap(({ name, colour }) => {
       const parts = [svg("path", { d: `M${x + 6} ${y - 11}l6 6l-6 6l-6 -6Z`, fill: colour }), svg("text", { x: x + 18, y, "font-size": 13, fill: fill2 }, name)];
       x += 36 + name.length * CHARACTER;
@@ -5120,13 +5686,13 @@
   function compose(title, text2, names, path, maps) {
     const { ground, ink, soft } = theme();
     const left = path ? sizeOf(path) : { width: 0, height: 0 };
-    const start = MARGIN3 + (path ? left.width + GAP : 0);
+    const start = MARGIN4 + (path ? left.width + GAP2 : 0);
     const right = Math.max(0, ...maps.map(({ picture }) => sizeOf(picture).width));
-    const width = Math.max(MIN_WIDTH, start + right + MARGIN3 - (right ? 0 : GAP));
+    const width = Math.max(MIN_WIDTH2, start + right + MARGIN4 - (right ? 0 : GAP2));
     const words = (content, x, y, size, fill2, weight = 400) => svg("text", { x, y, "font-size": size, "font-weight": weight, fill: fill2 }, content);
-    const root = svg("svg", { "font-family": FONT3 });
-    const lines = wrap(text2, Math.floor((width - 2 * MARGIN3) / CHARACTER));
-    const top = MARGIN3 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
+    const root = svg("svg", { "font-family": FONT4 });
+    const lines = wrap(text2, Math.floor((width - 2 * MARGIN4) / CHARACTER));
+    const top = MARGIN4 + 24 + (lines.length + (names.length ? 1 : 0)) * LINE + 8;
     let bottom = top;
     const column = [];
     for (const { picture, caption } of maps) {
@@ -5137,15 +5703,15 @@
       column.push(copy(picture, start, bottom));
       bottom += sizeOf(picture).height;
     }
-    const height = Math.max(top + left.height, bottom) + MARGIN3;
+    const height = Math.max(top + left.height, bottom) + MARGIN4;
     for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["width", String(width)], ["height", String(height)]]) root.setAttribute(name, value);
     root.append(
       svg("title", {}, title),
       svg("rect", { x: 0, y: 0, width, height, fill: ground }),
-      words(title, MARGIN3, MARGIN3 + 16, 18, ink, 600),
-      ...lines.map((line, k) => words(line, MARGIN3, MARGIN3 + 24 + (k + 0.8) * LINE, 13, soft)),
-      ...legend(names, ink, MARGIN3 + 24 + (lines.length + 0.8) * LINE),
-      ...path ? [copy(path, MARGIN3, top)] : [],
+      words(title, MARGIN4, MARGIN4 + 16, 18, ink, 600),
+      ...lines.map((line, k) => words(line, MARGIN4, MARGIN4 + 24 + (k + 0.8) * LINE, 13, soft)),
+      ...legend(names, ink, MARGIN4 + 24 + (lines.length + 0.8) * LINE),
+      ...path ? [copy(path, MARGIN4, top)] : [],
       ...column
     );
     return root;
@@ -5394,17 +5960,17 @@ ${text2}
     return { ...end, title: "Is attention needed?", about: "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back." };
   }
   function compareModels(facts) {
-    const { plain, attending, isOtherShown, data } = facts;
+    const { plain: plain2, attending, isOtherShown, data } = facts;
     const [verdict, ...conclusion] = data?.conclusion ?? [];
-    const other = plain ?? attending;
+    const other = plain2 ?? attending;
     if (other === null) return withoutOther(facts, verdict, conclusion);
     const count = "o through some sequences. This panel counts which forecast is closer to the truth:";
-    const plainWords = `The model ${plain} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back.`;
+    const plainWords = `The model ${plain2} has no [attention]: its [decoder] gets one list of numbers for the whole source, and never looks back.`;
     const attendingWords = `The model ${attending} has [attention]: for each [forecast point], it looks at all source points again.`;
     return {
-      title: plain === null ? "Is the model with attention better?" : "Is the model without attention worse?",
+      title: plain2 === null ? "Is the model with attention better?" : "Is the model without attention worse?",
       verdict,
-      about: `${plain === null ? attendingWords : plainWords} Both models answer the same source.`,
+      about: `${plain2 === null ? attendingWords : plainWords} Both models answer the same source.`,
       task: isOtherShown ? `G${count}` : `Choose ${other} under Compare with. Then g${count}`,
       action: { name: "Next sequence", act: "next" },
       conclusion,
@@ -5878,7 +6444,8 @@ ${text2}
   async function showPoints(page) {
     const models = await loadAll(page.live.models, (each) => LiveModel.load(each));
     const explorer = await LiveExplorer.load(page, models);
-    addArithmetic(explorer, pointArithmetic(explorer));
+    const arithmetic = pointArithmetic(explorer);
+    new Mechanism(explorer, addArithmetic(explorer, arithmetic), arithmetic);
     window.seqattn = {
       createSession,
       explorer,
@@ -5897,7 +6464,8 @@ ${text2}
   async function showWords(page) {
     const models = await loadAll(page.live.models, (each) => WordModel.load(each));
     const explorer = await WordExplorer.load(page, models);
-    addArithmetic(explorer, wordArithmetic(explorer));
+    const arithmetic = wordArithmetic(explorer);
+    new Mechanism(explorer, addArithmetic(explorer, arithmetic), arithmetic);
     window.seqattn = {
       createSession,
       explorer,
@@ -6007,7 +6575,7 @@ ${text2}
     const content = readContent();
     const live = await showLive(content);
     if (live) document.querySelector("#explorer")?.remove();
-    showGlossary();
+    showGlossary(content.live?.words !== void 0 || content.kind === "run" && content.symbols !== void 0 && content.symbols !== null);
     listParts();
     followTheme();
     await (live ? waitForPause() : nextTask());

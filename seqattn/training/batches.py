@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seqattn.config import Training
 from seqattn.data import Sequences, Windows
 from seqattn.rng import rngs_for
 from seqattn.training.process_group import ProcessGroup, Shard, shard_of
@@ -429,6 +430,17 @@ class DataLoader:
         else:
             self.slices = list(chunk_slices(self.n, size))
             self.shuffled_batches = self.n // size  # a smaller last batch stays the last
+
+    @classmethod
+    def of_config(
+        cls, config: Training, parts: Sequence[Batch | GatheredBatch],
+        processes: ProcessGroup | None,
+    ) -> DataLoader:  # fmt: skip
+        """Build the loader that the section `training` describes."""
+        return cls(
+            parts, config.batch_size, processes, by_length=config.batch_order == "by_length",
+            of_tokens=config.batch_type == "tokens",
+        )  # fmt: skip
 
     def batches(self, epoch: int) -> list[ShuffledBatch]:
         """Return the batches of an epoch, in the order in which the epoch visits them."""

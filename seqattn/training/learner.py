@@ -181,11 +181,7 @@ class Learner:
         """
         runs = [each.run for each in progress]
         self.config, self.processes = runs[0].config, processes
-        self.loader = DataLoader(
-            [run.train for run in runs], self.config.batch_size, processes,
-            by_length=self.config.batch_order == "by_length",
-            of_tokens=self.config.batch_type == "tokens",
-        )  # fmt: skip
+        self.loader = DataLoader.of_config(self.config, [run.train for run in runs], processes)
         for run in runs:
             run.model.target_modality.configure(self.config)
         self.params, self.loss_fn = build_loss(
@@ -204,13 +200,12 @@ class Learner:
         self.validation = stack_batches([run.validation for run in runs])
         self.right_texts = [run.right_texts for run in runs if run.right_texts is not None]
         monitor = self.config.monitor
-        values = [[record.monitored(monitor) for record in each.history] for each in progress]
         self.rate_schedules = [
-            LearningRate(run.config, of_run) for run, of_run in zip(runs, values, strict=True)
+            LearningRate(each.run.config, each.monitored_values(monitor)) for each in progress
         ]
         self.early_stoppers = [
-            build_early_stopper(run.config, of_run)
-            for run, of_run in zip(runs, values, strict=True)
+            build_early_stopper(each.run.config, each.monitored_values(monitor))
+            for each in progress
         ]
 
     def plan_epoch(self, state: TrainState) -> EpochPlan:

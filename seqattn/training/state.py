@@ -202,6 +202,10 @@ class TrainingRecord:
         """Validation loss of the best epoch; infinite before the end of the first epoch."""
         return self.history[self.best_epoch - 1].validation_loss if self.best_epoch else math.inf
 
+    def monitored_values(self, measure: Monitor) -> list[float]:
+        """Return the value of each epoch, of which smaller is better."""
+        return [record.monitored(measure) for record in self.history]
+
     def best_monitored(self, measure: Monitor) -> float:
         """Value of the best epoch, of which smaller is better; see `EpochRecord.monitored`."""
         return self.history[self.best_epoch - 1].monitored(measure) if self.best_epoch else math.inf

@@ -53,9 +53,7 @@ def text_of(name: str) -> str:
     for stage in made.stages:
         lines.append(f"# {stage.name}: {stage.formula} | {', '.join(stage.columns)}")
         lines += [" ".join([row, *(f"{x:.4f}" for x in numbers)]) for row, numbers in stage.rows]
-    lines.append(
-        f"output {made.prediction}, the model's {made.model_prediction}, by angle {made.cosines}"
-    )
+    lines.append(f"output {made.prediction}, the model's {made.model_prediction}")
     lines.append(f"computed by the model: {'; '.join(made.computed_by_model)}")
     return "\n".join(lines) + "\n"
 

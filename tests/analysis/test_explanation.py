@@ -21,6 +21,7 @@ from seqattn.data.tokens import BEGIN, END, PAD, SPECIAL
 from seqattn.errors import UsageError
 from seqattn.models import FeatureSpec, Seq2SeqModel, build_model
 from seqattn.models.attention import Override
+from seqattn.models.attention.arithmetic import as_printed, format_printed
 from seqattn.plots import as_bytes, vectors_figure
 from tests.conftest import S, T
 
@@ -225,12 +226,12 @@ def test_a_transformers_context_is_its_own() -> None:
 
 def test_layers_and_heads_that_are_not_there() -> None:
     for kind, options, words in (
-        ("scaled", {"head": 1}, "--head 1: this model has 1, counted from 0"),
-        ("two heads", {"head": 2}, "--head 2: this model has 2"),
-        ("scaled", {"layer": 1}, "--layer 1: this model has 1"),
-        ("transformer", {"layer": 2}, "--layer 2: this model has 2"),
-        ("transformer", {"head": 3}, "--head 3: this model has 3"),
-        ("fast weights", {"head": 1}, "--head 1: this model has 1"),
+        ("scaled", {"head": 1}, "--head 2: this model has 1, counted from 1"),
+        ("two heads", {"head": 2}, "--head 3: this model has 2"),
+        ("scaled", {"layer": 1}, "--layer 2: this model has 1"),
+        ("transformer", {"layer": 2}, "--layer 3: this model has 2"),
+        ("transformer", {"head": 3}, "--head 4: this model has 3"),
+        ("fast weights", {"head": 1}, "--head 2: this model has 1"),
     ):
         with pytest.raises(UsageError, match=words):
             explanation_of(KINDS[kind], **options)
@@ -309,7 +310,7 @@ def test_the_picture_of_vectors(name: str) -> None:
     drawn = made.vectors
     figure = vectors_figure(
         drawn.get("query"), drawn["keys"], drawn["values"], drawn["context"], drawn["weights"],
-        title=made.title, cosines=made.cosines,
+        title=made.title, scores=made.score_columns,
     )  # fmt: skip
     left, right = figure.axes
     assert as_bytes(figure).startswith(b"\x89PNG")
@@ -320,11 +321,37 @@ def test_the_picture_of_vectors(name: str) -> None:
     assert any(word.startswith("weight of value\n") for word in words)
     two = vectors_figure(
         np.array([1.0, 0.0]), np.eye(2), np.eye(2), np.array([0.5, 0.5]), np.array([0.5, 0.5]),
-        title="t", cosines=True,
+        title="t",
+        scores=("score = q . k / sqrt(K), K = 2", {
+            "q . k": np.array([1.0, 0.0]), "sqrt(K)": np.full(2, 1.4142),
+            "score": np.array([0.7071, 0.0]),
+        }),
     )  # fmt: skip
     assert two.axes[0].get_title() == "Query and keys"
-    listed = [text.get_text() for text in two.axes[0].texts]
-    assert "cosine of query\nand key\n1:  1.00\n2:  0.00" in listed
+    (listed,) = (text.get_text() for text in two.axes[0].texts if "score" in text.get_text())
+    formula, numbers = listed.split("\nq . k, score\n")
+    assert " ".join(formula.split()) == "score = q . k / sqrt(K), K = 2"
+    assert numbers == "1:  1.00  0.71\n2:  0.00  0.00"
+
+
+@pytest.mark.parametrize("name", ["scaled", "transformer"])
+def test_the_picture_prints_what_a_scaled_product_is_made_of(name: str) -> None:
+    made = explanation_of(KINDS[name])
+    scores = made.score_columns
+    assert scores is not None
+    formula, columns = scores
+    K = made.vectors["keys"].shape[1]
+    assert formula == f"score = q . k / sqrt(K), K = {K}"
+    np.testing.assert_allclose(columns["q . k"], made.vectors["keys"] @ made.vectors["query"],
+                               atol=1e-4)  # fmt: skip
+    np.testing.assert_allclose(columns["score"], columns["q . k"] / np.sqrt(K), atol=2e-4)
+
+
+def test_no_more_digits_are_printed_than_float32_has() -> None:
+    for number, text in ((0.123456, "0.1235"), (-1.5, "-1.5000"), (99.123456, "99.1235"),
+                         (123.456789, "123.457"), (-12345.6789, "-12345.7"),
+                         (1234567.8, "1234570"), (0.0, "0.0000")):  # fmt: skip
+        assert format_printed(float(as_printed(np.array(number)))) == text
 
 
 def test_explain_on_the_command_line(
@@ -381,7 +408,7 @@ def test_an_override_takes_the_place_of_the_weights(name: str) -> None:
     expected = (keep / lengths.view(-1, 1, 1, 1)).expand(uniform.shape)
     torch.testing.assert_close(uniform, expected.double(), rtol=0, atol=1e-7)
     assert not torch.allclose(uniform_values, values)
-    _, one = weights("one_hot:3")
+    _, one = weights("one_hot:4")
     assert (one[..., 3] == 1).all()
     assert one.sum() == one[..., 3].numel()
     _, dealt = weights("shuffled")
@@ -408,14 +435,23 @@ def test_previous_is_the_step_before() -> None:
 
 
 def test_what_cannot_be_overridden() -> None:
-    for text in ("", "uniforn", "one_hot", "one_hot:", "one_hot:-1", "one_hot:1.5", "uniform:2"):
+    for text in (
+        "",
+        "uniforn",
+        "one_hot",
+        "one_hot:",
+        "one_hot:-1",
+        "one_hot:0",
+        "one_hot:1.5",
+        "uniform:2",
+    ):
         with pytest.raises(
             UsageError, match="expected uniform, shuffled, previous, one_hot:K, zeros"
         ):
             Override.parse(text)
-    with pytest.raises(UsageError, match="has 4 points, so K must lie within 0 and 3"):
-        Override.parse("one_hot:4").check(4, (1, 1))
-    Override.parse("one_hot:3").check(4, (1, 1))
+    with pytest.raises(UsageError, match="has 4 points, so K must lie within 1 and 4"):
+        Override.parse("one_hot:5").check(4, (1, 1))
+    Override.parse("one_hot:4").check(4, (1, 1))
     with pytest.raises(UsageError, match="signed read strengths"):
         model_of(KINDS["fast weights"]).forecast(
             torch.zeros(1, S, F, dtype=torch.float64), 2, override=Override.parse("uniform")
@@ -434,6 +470,6 @@ def test_predict_says_what_an_override_costs(
     assert float(own) != float(forced)
     refused = seqattn("predict", attention_run, "--attention-override", "one_hot:7")
     assert refused.code == 2
-    assert "so K must lie within 0 and" in refused.err
+    assert "so K must lie within 1 and" in refused.err
     again = seqattn("predict", attention_run, "--attention-override", "sideways")
     assert again.code == 2

@@ -78,7 +78,7 @@ def test_rows_of_zeros_are_left_out() -> None:
 
 def test_a_head_without_weights_is_not_judged() -> None:
     weights = scaled(one_hot(np.full(T, 2)) * 0.9 + 0.02, 1.0, 0.0)
-    assert finding(STUCK, partial(weights)).number == "100% of the steps at source point 3 (head 0)"
+    assert finding(STUCK, partial(weights)).number == "100% of the steps at source point 3 (head 1)"
     assert finding(IDENTICAL, partial(weights)).number.endswith("share 0.0% of their weight")
     uniform = scaled(np.full((N, 1, 2, T, S), 1 / S), 1.0, 0.0)
     assert finding(UNIFORM, partial(uniform)).state == "found"

@@ -54,8 +54,8 @@ def test_all_dead_heads_are_counted() -> None:
     weights = np.repeat(healthy()[:, :, :1], 12, axis=2)
     weights[:, :, 2:] = 1 / S
     one = finding(DEAD, seen_with(weights))
-    assert one.number.startswith("10 of 12 heads have almost equal weights (head 2; head 3;")
-    assert one.number.endswith("head 7; and 4 more)")
+    assert one.number.startswith("10 of 12 heads have almost equal weights (head 3; head 4;")
+    assert one.number.endswith("head 8; and 4 more)")
 
 
 def test_equal_losses_are_no_spread_and_a_loss_above_0_is_not_0() -> None:

@@ -121,7 +121,13 @@ def test_a_printed_page_has_no_tour(shared: SharedPages, live_runs: LiveRuns) ->
     found = shared(live_runs.page("squares"))
     start_tour(found)
     found.page.emulate_media(media="print")
-    for selector in ("#live-tour-open", "#live-tour-panel", ".invitation", "#live-share button", ".screen"):
+    for selector in (
+        "#live-tour-open",
+        "#live-tour-panel",
+        ".invitation",
+        "#live-share button",
+        ".screen",
+    ):
         assert not [e for e in found.page.locator(selector).all() if e.is_visible()], selector
     assert found.page.is_visible("#live-map svg")
     found.page.emulate_media(media="screen")
@@ -139,9 +145,7 @@ OVERLAPS = """(selector) => {
 
 
 @pytest.mark.parametrize("width", [390, 1240])
-def test_no_text_covers_another_or_is_cut(
-    width: int, opened: Open, many_features: Path
-) -> None:
+def test_no_text_covers_another_or_is_cut(width: int, opened: Open, many_features: Path) -> None:
     found = opened(many_features, until=DRAWN, viewport={"width": width, "height": 844})
     found.page.wait_for_timeout(400)
     for texts in ("#live-path text:not(.point-number)", "#live-bars text", "#live-map text"):

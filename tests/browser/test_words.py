@@ -19,7 +19,9 @@ from tests.browser.test_live_share import press_until, saved
 from tests.browser.word_runs import HOSTILE, WordRuns, best_of, load_words, read, write
 
 DATE = "june 7, 1999"
-OUTPUT = "Array.from(document.querySelectorAll('#live-output .symbol'), (e) => e.textContent).join('')"
+OUTPUT = (
+    "Array.from(document.querySelectorAll('#live-output .symbol'), (e) => e.textContent).join('')"
+)
 SYMBOLS = "seqattn.explorer.scene.shown[0].answer.symbols"
 STATE = """(() => {
   const {explorer} = seqattn, {force, ...state} = explorer.state;
@@ -30,7 +32,9 @@ WIDTHS = {1440: 900, 1024: 768, 390: 844}
 
 def type_source(found: Opened, text: str) -> None:
     found.page.fill("#live-source", text)
-    found.until(f"seqattn.explorer.models[0].source.join(seqattn.explorer.state.source) === {text!r}")
+    found.until(
+        f"seqattn.explorer.models[0].source.join(seqattn.explorer.state.source) === {text!r}"
+    )
     settle(found)
 
 
@@ -114,7 +118,12 @@ def test_a_chosen_symbol_is_followed_by_what_the_model_makes_of_it(
     assert "without the symbols that you chose" in found.text("#live-share")
 
     found.page.locator("#live-step").focus()
-    for key, wanted in (("Control+z", own), ("Control+Shift+z", symbols), ("Control+z", own), ("Control+y", symbols)):
+    for key, wanted in (
+        ("Control+z", own),
+        ("Control+Shift+z", symbols),
+        ("Control+z", own),
+        ("Control+y", symbols),
+    ):
         found.page.keyboard.press(key)
         settle(found)
         assert found.page.evaluate(SYMBOLS) == wanted
@@ -132,7 +141,9 @@ def test_a_beam_shows_its_outputs_and_one_can_be_chosen(
     settle(found)
     outputs = Run.open(word_runs["dates"]).translate(DATE, beam=5, n_best=5)
     lines = found.page.locator("#live-hypotheses button").all_inner_texts()
-    assert lines == [f"{one.text} ({one.score:.3f})".replace("(-", "(\N{MINUS SIGN}") for one in outputs]
+    assert lines == [
+        f"{one.text} ({one.score:.3f})".replace("(-", "(\N{MINUS SIGN}") for one in outputs
+    ]
     found.page.locator("#live-hypotheses button").nth(2).click()
     settle(found)
     assert shown_text(found) == outputs[2].text
@@ -159,7 +170,10 @@ def test_the_lines_and_all_heads_show_the_weights(
     assert names == [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2)]
     found.page.locator(".head-picture").nth(3).click()
     settle(found)
-    assert found.page.evaluate("[seqattn.explorer.state.layer, seqattn.explorer.state.head]") == [1, 1]
+    assert found.page.evaluate("[seqattn.explorer.state.layer, seqattn.explorer.state.head]") == [
+        1,
+        1,
+    ]
     assert found.page.is_visible("#live-map svg")
 
 

@@ -137,4 +137,3 @@ def best_of(logits: NDArray[np.float64]) -> list[int]:
     possible = logits.copy()
     possible[:, [PAD, BEGIN]] = -np.inf
     return possible.argmax(axis=-1).tolist()
-

@@ -89,7 +89,7 @@ def test_every_verb_knows_every_kind(seqattn: Command, tmp_path: Path, name: str
         ["predict", run, "--input", "my.csv", "--attention", "w.npz"],
         ["evaluate", run],
         ["plot-attention", run, "--examples", "3"],
-        ["plot-attention", run, "--input", "my.csv", "--steps", "4", "--layer", "0"],
+        ["plot-attention", run, "--input", "my.csv", "--steps", "4", "--layer", "1"],
         ["explain", run, "--example", "1"],
     ):  # fmt: skip
         done = seqattn(*words)
@@ -105,15 +105,15 @@ def test_every_verb_knows_every_kind(seqattn: Command, tmp_path: Path, name: str
         assert expected == 0 or message in done.err
     assert (run / "attention-decoder_self.png").exists() == (name == "transformer")
     before = (run / "attention.png").read_bytes()
-    done = seqattn("plot-attention", run, "--layer", "0", "--head", "0")
+    done = seqattn("plot-attention", run, "--layer", "1", "--head", "1")
     assert done.code == 0
-    assert (run / "attention-layer0-head0.png").exists()
+    assert (run / "attention-layer1-head1.png").exists()
     assert (run / "attention.png").read_bytes() == before
     done = seqattn("plot-attention", run, "--examples", "100")
-    cut = {"transformer": "Drew 5 of 12 sequences, with 4 panels each.",
-           "hard": "Drew 10 of 12 sequences, with 2 panels each."}.get(name, "")  # fmt: skip
+    cut = {"transformer": "The first 5 sequences of 12. --layer and --head draw all sequences",
+           "hard": "The first 10 sequences of 12. --head draws all sequences"}.get(name, "")  # fmt: skip
     assert cut in done.err
-    assert ("--layer" in done.err) == bool(cut)
+    assert ("--head" in done.err) == bool(cut)
 
 
 def test_version(seqattn: Command) -> None:

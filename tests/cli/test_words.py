@@ -133,10 +133,12 @@ def test_lines_are_read_as_training_files_are(
     assert len(found.out.splitlines()) == 2
 
 
-def test_a_report_refuses_symbols(run: RunFolder, seqattn: Command) -> None:
-    done = seqattn("report", run.path)
-    assert done.code == 2
-    assert "are symbols" in done.err
+def test_a_report_has_the_vocabularies(run: RunFolder, seqattn: Command) -> None:
+    done = seqattn("report", run.path, "--output", "words.html")
+    assert done.code == 0, done.err
+    page = Path("words.html").read_text()
+    for space in seqattn_package.load(run.path).trained.spec.tokens:
+        assert [word for word in space.symbols[len(SPECIAL) :] if f'"{word}"' not in page] == []
 
 
 def test_lines_are_drawn(run: RunFolder, seqattn: Command) -> None:
@@ -308,6 +310,24 @@ def test_the_doctor_compares_errors_of_symbols(run: RunFolder, seqattn: Command)
         f"symbol error rate free running {rate:.4g}"
     )
     assert findings["alignment off by one"]["state"] != "unknown"
+
+
+def test_the_output_for_a_test_sequence_with_replaced_weights(
+    run: RunFolder, seqattn: Command
+) -> None:
+    """An output may be longer than the true target."""
+    opened = seqattn_package.load(run.path)
+    test = opened.data.test
+    sentence = opened.trained.spec.source.text(test.source[3, : test.source_lengths[3]])
+    for words, mode in (((), None), (("--attention-override", "uniform"), "uniform")):
+        done = seqattn("predict", run.path, "--example", "3", *words)
+        assert done.code == 0, done.err
+        assert done.out.strip() == opened.predict(sentence, attention_override=mode)
+    done = seqattn("predict", run.path, "--attention-override", "uniform")
+    assert done.code == 2
+    assert "--example K applies --attention-override to a test sequence" in " ".join(
+        done.err.split()
+    )
 
 
 def test_a_step_of_an_output_is_explained(run: RunFolder, seqattn: Command) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from seqattn import data
 from seqattn.analysis.attention_metrics import AttentionMetricsAccumulator
+from seqattn.cli.result_tables import attention_lines
 from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort
 from seqattn.data import Sequences, load_data, tasks
 from seqattn.data.baselines import forecast_mse
@@ -166,6 +167,8 @@ def test_the_best_head_is_named() -> None:
     accumulator.add(weights, np.array([5]), np.array([[True]]), np.array([[1]]))
     plain = accumulator.result().as_plain()
     assert plain["best_head"] == [1, 2]
+    first, *_ = attention_lines(plain)
+    assert "(layer 2, head 3, the best of " in first  # people count from 1
     assert plain["alignment_accuracy"] == 1
     assert plain["alignment_mass"] == pytest.approx(0.6)
     assert plain["by_head"]["alignment_accuracy"] == [[0, 0, 0], [0, 0, 1]]

@@ -15,7 +15,9 @@ from onnx import numpy_helper
 
 from seqattn.analysis.evaluation.texts import translate
 from seqattn.config import resolve
+from seqattn.data import Space
 from seqattn.data.tokens import SPECIAL, Tokens
+from seqattn.errors import UsageError
 from seqattn.experiments import train_many
 from seqattn.export import export, text_runner
 from seqattn.export.check import MAX_DIFFERENCE, check_graphs
@@ -25,7 +27,7 @@ from seqattn.models.decoding import Decoding
 from seqattn.runs import RunFolder
 from seqattn.training import LoadedModel
 from tests.conftest import Ended
-from tests.export.test_export import environment_of, every_tensor
+from tests.export.test_export import FAR, environment_of, every_tensor
 from tests.export.test_live_symbols import LEARNED, model_of
 
 SETS = ["data.kind=dates", "data.n_train=300", "data.n_validation=20", "data.n_test=30",
@@ -199,6 +201,12 @@ def test_the_check_sees_a_wrong_graph_of_symbols(subwords: tuple[LoadedModel, Gr
     assert differing("encoder and step") == {"forecast"}
     read.op_type = "ArgMax"
     assert differing("encoder and step") == set()
+
+
+@pytest.mark.parametrize("sides", [(SUBWORDS, FAR[0]), (FAR[0], WORDS)])
+def test_sides_of_different_kinds_are_refused(sides: tuple[Space, Space]) -> None:
+    with pytest.raises(UsageError, match="symbols and the other of vectors"):
+        export_kind(model_of({"attention": None}, *sides))
 
 
 def test_weights_of_symbols_come_with_their_vocabularies(run: Path, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_rows_of_nan_change_nothing(name: str) -> None:
     assert torch.equal(forced_weights, weights)
 
 
-@pytest.mark.parametrize("mode", ["uniform", "one_hot:2", "zeros"])
+@pytest.mark.parametrize("mode", ["uniform", "one_hot:3", "zeros"])
 @pytest.mark.parametrize("name", KINDS)
 def test_the_rows_of_a_mode_equal_the_mode(name: str, mode: str) -> None:
     model = model_of(name)
@@ -94,7 +94,7 @@ def test_the_rows_of_a_mode_equal_the_mode(name: str, mode: str) -> None:
     keep = torch.arange(S) < LENGTHS[:, None]
     rows = {
         "uniform": keep / LENGTHS[:, None],
-        "one_hot:2": (torch.arange(S) == 2).expand(N, S),
+        "one_hot:3": (torch.arange(S) == 2).expand(N, S),
         "zeros": torch.zeros(N, S),
     }[mode]
     rows = rows.to(weights.dtype)[:, None, None, None].expand(weights.shape)
@@ -216,15 +216,15 @@ def test_zeros_give_the_context_of_values_of_zero(name: str) -> None:
         projection.weight[-width:] = 0
         projection.bias[-width:] = 0
     layer, head = 0 if name == "general" else 1, heads - 1
-    values, weights = forecast(model, Override.parse(f"zeros:{layer}:{head}"))
+    values, weights = forecast(model, Override.parse(f"zeros:{layer + 1}:{head + 1}"))
     torch.testing.assert_close(values, forecast(without)[0], rtol=0, atol=1e-9)
     assert (weights[:, layer, head] == 0).all()
 
 
 @pytest.mark.parametrize(
     ("mode", "zero"),
-    [("zeros", (slice(None), slice(None))), ("zeros:1", (1, slice(None))), ("zeros:1:2", (1, 2)),
-     ("zeros:0:1", (0, 1))],
+    [("zeros", (slice(None), slice(None))), ("zeros:2", (1, slice(None))), ("zeros:2:3", (1, 2)),
+     ("zeros:1:2", (0, 1))],
 )  # fmt: skip
 def test_zeros_of_a_layer_and_of_a_head(mode: str, zero: tuple[Any, Any]) -> None:
     _, weights = forecast(model_of("transformer"), Override.parse(mode))
@@ -236,7 +236,7 @@ def test_zeros_of_a_layer_and_of_a_head(mode: str, zero: tuple[Any, Any]) -> Non
 
 def test_zeros_of_the_only_head_of_a_recurrent_model() -> None:
     model = model_of("dot")
-    for mode in ("zeros:0", "zeros:0:0"):
+    for mode in ("zeros:1", "zeros:1:1"):
         assert torch.equal(forecast(model, Override.parse(mode))[0],
                            forecast(model, Override.parse("zeros"))[0])  # fmt: skip
 
@@ -267,11 +267,20 @@ def test_models_without_weights_to_replace() -> None:
 
 
 def test_names_of_zeros() -> None:
-    for text in ("zeros:", "zeros:a", "zeros:-1", "zeros:0:", "zeros:0:1:2", "zero"):
+    for text in (
+        "zeros:",
+        "zeros:a",
+        "zeros:-1",
+        "zeros:0",
+        "zeros:1:0",
+        "zeros:1:",
+        "zeros:1:1:2",
+        "zero",
+    ):
         with pytest.raises(UsageError, match="zeros"):
             Override.parse(text)
-    with pytest.raises(UsageError, match=r"zeros:2: .*2 layers.*0 and 1"):
-        Override.parse("zeros:2").check(4, (2, 3))
-    with pytest.raises(UsageError, match=r"zeros:1:3: .*3 heads.*0 and 2"):
-        Override.parse("zeros:1:3").check(4, (2, 3))
-    Override.parse("zeros:1:2").check(4, (2, 3))
+    with pytest.raises(UsageError, match=r"zeros:3: .*2 layers.*1 and 2"):
+        Override.parse("zeros:3").check(4, (2, 3))
+    with pytest.raises(UsageError, match=r"zeros:2:4: .*3 heads.*1 and 3"):
+        Override.parse("zeros:2:4").check(4, (2, 3))
+    Override.parse("zeros:2:3").check(4, (2, 3))

@@ -522,7 +522,8 @@ def test_the_texts_of_many_vectors_do_not_overlap(S: int) -> None:
     weights = numbers.dirichlet(np.full(S, 0.5))
     figure = vectors_figure(
         numbers.normal(size=4), numbers.normal(size=(S, 4)) + 1, numbers.normal(size=(S, 4)),
-        numbers.normal(size=4), weights, title="t", cosines=True,
+        numbers.normal(size=4), weights, title="t",
+        scores=("score = q . k / sqrt(K), K = 4", {"q . k": 2 * weights, "score": weights}),
     )  # fmt: skip
     as_bytes(figure)
     largest = sorted(np.argsort(-weights)[:12] + 1)
@@ -638,7 +639,8 @@ def pictures_of_every_kind() -> dict[str, Callable[[], Figure]]:
         "strengths": strengths,
         "vectors": lambda: vectors_figure(
             np.ones(5), numbers.normal(size=(9, 5)), numbers.normal(size=(9, 5)), np.ones(5),
-            np.full(9, 1 / 9), title="one, forecast step 2", cosines=True,
+            np.full(9, 1 / 9), title="one, forecast step 2",
+            scores=("score = q . k / sqrt(K), K = 5", {"q . k": np.arange(9.0), "score": np.ones(9)}),
         ),
     }  # fmt: skip
 

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 import seqattn as package
 from seqattn import experiments
 from seqattn.analysis.comparison import read_comparison
-from seqattn.cli.text_heatmap import print_weights
+from seqattn.cli.text_heatmap import print_largest_weights, print_weights
 from seqattn.config import resolve
 from seqattn.data.units import can_share_axes
 from seqattn.errors import CheckpointError, DataError, Interrupted, install_command
@@ -130,12 +130,12 @@ def test_pictures(
 
 
 def test_a_terminal_shows_blocks_and_values(run: RunFolder, seqattn: Callable[..., Ended]) -> None:
-    done = seqattn("plot-attention", run.path, "--terminal", "--examples", "1", "--head", "1")
+    done = seqattn("plot-attention", run.path, "--terminal", "--examples", "1", "--head", "2")
     weights = read_arrays(run.attention)["weights"][0, 0, 1]
     numbers = [float(number) for number in re.findall(r"\d\.\d\d", done.out.split("to █")[0])]
     assert np.allclose(numbers, weights.ravel(), atol=5e-3)
     assert "layer" not in done.out
-    assert "head 1" in done.out
+    assert "head 2" in done.out
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_terminal_shows_blocks_and_values(run: RunFolder, seqattn: Callable[..
     [
         (["--epochs", "--grid"], "--epochs draws the recorded weights"),
         (["--format", "gif"], "is an animation and needs --epochs"),
-        (["--grid", "--head", "0"], "leave --layer and --head out"),
+        (["--grid", "--head", "1"], "leave --layer and --head out"),
         (["--epochs", "--head", "7"], "--head 7: this model has 2"),
     ],
 )
@@ -271,8 +271,60 @@ def test_long_sources_are_shown_up_to_the_largest_weight(
     print_weights(attention, ["t"], "cross", None, None)
     printed = capsys.readouterr().out
     assert f"{'░' * 7}█{'░' * 32}" in printed
-    assert "weight, to the nearest quarter of the largest" in printed
-    assert max(map(len, printed.splitlines())) < 60
+    assert "░ to █: weights of about 0.02, 0.04, 0.06 and 0.08, the largest" in " ".join(
+        printed.split()
+    )
+    assert max(map(len, printed.splitlines())) <= 60
+
+
+@pytest.mark.parametrize("S", [2, 7, 10, 12, 13, 40, 104])
+@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("symbols", [False, True])
+def test_a_text_heatmap_fits_the_terminal(
+    S: int, columns: int, symbols: bool,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    rng = np.random.default_rng(S)
+    weights = rng.dirichlet(np.ones(S), size=(3, 1, 1, 3))
+    arrays: dict[str, Any] = {
+        "weights": weights, "source_lengths": np.full(3, S), "target_lengths": np.full(3, 3),
+        "meaning": np.array("distribution"),
+    }  # fmt: skip
+    if symbols:
+        words = [f"representation{k}" for k in range(S)]
+        arrays["source_vocabulary"] = arrays["target_vocabulary"] = np.array(["", *words])
+        numbers = np.broadcast_to(1 + np.arange(S), (3, S))[..., None]
+        arrays |= {"source": numbers, "forecast": numbers[:, :3]}
+    monkeypatch.setenv("COLUMNS", str(columns))
+    print_weights(arrays, ["t"] * 2, "cross", None, None)
+    print_largest_weights(arrays, ["t"] * 3, None, None)
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
+    assert max(map(len, lines)) <= columns
+    numbers = [float(number) for number in re.findall(r"\d\.\d\d", lines[2])]
+    if S <= 10 and columns >= 80:
+        assert np.allclose(numbers, weights[0, 0, 0, 0], atol=5e-3)
+    left_out = re.findall(r"the first (\d+) of (\d+) columns;", printed)
+    assert not left_out if columns >= S + 15 else left_out
+    below = " ".join(printed.split())
+    for k in range(int(left_out[0][0]) if left_out else S) if symbols else ():
+        # above its column or below the heatmap
+        heads = lines[1].split()[2:]
+        is_above = len(set(heads)) == S and "…" in heads[k] and heads[k].endswith(str(k))
+        assert is_above or f"{k + 1} {words[k]}" in below
+
+
+def test_recorded_weights_are_printed_for_each_epoch(
+    run: RunFolder, seqattn: Callable[..., Ended]
+) -> None:
+    done = seqattn("plot-attention", run.path, "--epochs", "--terminal", "--examples", "2")
+    assert done.code == 0, done.err
+    headings = re.findall(r"--- (.*) ---", done.out)
+    assert headings == ["before training", "after epoch 2", "after epoch 4"]
+    weights = read_arrays(run.film)["weights"][:, :2, 0, 0]
+    numbers = [float(number) for number in re.findall(r"\d\.\d\d", done.out.split("to █")[0])]
+    assert np.allclose(numbers, weights.ravel(), atol=5e-3)
+    assert "The first 2 of 8 recorded sequences" in done.err
 
 
 # --- the page -------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -82,14 +81,17 @@ def name_in(config: Path) -> Any:
 def test_every_command_of_the_ten_minutes_page_does_what_the_page_states(
     seqattn: Callable[..., Ended], tmp_path: Path
 ) -> None:
+    """The runs of dates are shorter here; docs/figures.yaml has their numbers."""
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     page_text = " ".join(TEN.read_text().split())
     found = [line for block in blocks(TEN, "") for line in block.splitlines()]
-    assert len(found) >= 12
+    assert len(found) >= 18
     printed = {}
     for line in found:
         program, *words = shlex.split(line)
         assert program == "seqattn"
+        if words[:2] == ["train", "dates"]:
+            words = as_run_here([program, *words]) or []
         done = seqattn(*words)
         assert done.code == 0, f"{line}: {done.err}"
         printed[line] = done.out + done.err
@@ -102,17 +104,6 @@ def test_every_command_of_the_ten_minutes_page_does_what_the_page_states(
         assert rounded in page_text, number
     for line in "\n".join(blocks(TEN, "text")).splitlines():
         assert " ".join(line.split()) in everything, line
-    weights = np.load(tmp_path / "outputs/attention/attention.npz")["weights"][:, 0, 0]
-    largest_weights = Counter(map(tuple, (weights.argmax(-1) + 1).tolist()))
-    assert largest_weights == {(1, 2): 67, (2, 2): 47, (1, 1): 14}
-    assert (
-        "In 67 of the 128 sequences, both rows have their largest weight on the point opposite"
-        in page_text
-    )
-    assert (
-        "In 47 sequences, both rows have their largest weight on point 2, and in 14 sequences, both"
-        in page_text
-    )
     sentence = (
         "scaled_dot is better than uniform: the typical difference in loss, uniform minus"
         " scaled_dot (Hodges-Lehmann), is 0.16 (95% interval: 0.12 to 0.2); scaled_dot is better"
@@ -120,8 +111,6 @@ def test_every_command_of_the_ten_minutes_page_does_what_the_page_states(
     )
     assert sentence in everything
     assert sentence in page_text
-    assert "found worse than a baseline" in by_verb["seqattn doctor outputs/attention"]
-    assert "median 0.05153, worst 0.1378" in by_verb["seqattn doctor outputs/many"]
 
 
 # --- the other pages ------------------------------------------------------------------------------
@@ -173,10 +162,11 @@ def test_every_command_of_a_page_does_what_it_should(
     commands = [less for words in typed(page) if (less := as_run_here(words)) is not None]
     assert commands
     text = " ".join(word for words in commands for word in words)
-    if "outputs/squares" in text and page.name != "README.md":  # where README.md trains it
-        first = as_run_here(["seqattn", "train", "configs/squares.yaml"])
-        assert first is not None
-        assert seqattn(*first).code == 0
+    for name in ("squares", "dates", "grammar"):
+        if f"outputs/{name}" in text and f"train {name}" not in text:  # another page trains it
+            first = as_run_here(["seqattn", "train", f"configs/{name}.yaml"])
+            assert first is not None
+            assert seqattn(*first).code == 0
     if "outputs/scores" in text and "configs/compare/scores.yaml" not in text:
         first = as_run_here(["seqattn", "compare", "configs/compare/scores.yaml"])
         assert first is not None
@@ -194,12 +184,12 @@ def test_no_page_has_commands_that_are_not_run() -> None:
 
 
 def test_the_pages_say_below_each_picture_of_weights_what_weights_are_not() -> None:
-    with_weights = {"attention", "film", "vectors", "report"}
+    with_weights = {"attention", "dates", "film", "vectors", "report", "report-words", "words"}
     without = {"scores", "scale", "cost", "bottleneck", "predictions"}
     found = set()
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = page.read_text()
-        for picture in re.finditer(r"!\[[^]]*\]\(\S*?(\w+)\.png\)\n", text):
+        for picture in re.finditer(r"!\[[^]]*\]\(\S*?([\w-]+)\.png\)\n", text):
             found.add(picture[1])
             caption = " ".join(text[picture.end() :].strip().split("\n\n")[0].split())
             if picture[1] in with_weights:
@@ -307,12 +297,16 @@ PYTHON = [
 tests/plugins."""
 
 
+@pytest.mark.filterwarnings("ignore:Longer than all training sequences")
 @pytest.mark.parametrize("page", PYTHON, ids=lambda page: page.stem)
 def test_the_python_of_the_documents_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seqattn: Callable[..., Ended]
 ) -> None:
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    assert seqattn("train", "configs/squares.yaml", "--set", "training.epochs=1").code == 0
+    for name in ("squares", "grammar"):
+        first = as_run_here(["seqattn", "train", f"configs/{name}.yaml"])
+        assert first is not None
+        assert seqattn(*first).code == 0
     (tmp_path / "my.yaml").write_text(
         "name: my\ndata: {kind: file, window: {source: 4, target: 2}, split: {by: time}}\n"
         "training: {epochs: 1}\n"

@@ -43,7 +43,7 @@ def test_a_key_is_read_of_the_group_or_of_each_run(path: Path) -> None:
 def test_keys_of_both_kinds_are_found() -> None:
     found = [each for path in FILES for each in reads(path)]
     assert {key for owner, key in found if owner in OF_GROUP} >= {
-        "batch_size",
+        "monitor",
         "compile",
         "precision",
     }

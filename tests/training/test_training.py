@@ -102,7 +102,7 @@ def shuffled(data: Batch, seed: int, epoch: int) -> Batch:
 
 
 def validated(model: Seq2SeqModel, data: Batch) -> tuple[float, float]:
-    (free,), (forced,), _ = validate(AutogradLoss(model), data)
+    (free,), (forced,), *_ = validate(AutogradLoss(model), data)
     return free, forced
 
 

@@ -97,14 +97,14 @@ class Evidence:
             yield from np.ndindex(*self.weights.shape[1:3])
 
     def head_name(self, layer: int, head: int) -> str:
-        """Return the name of a head, such as `layer 0, head 1`.
+        """Return the name of a head, such as `layer 1, head 2`, counted from 1.
 
         The name contains the layer only if there are several layers, and the head only if there
         are several heads. If there is one layer with one head, the name is "".
         """
         assert self.weights is not None
         _, L, A, *_ = self.weights.shape
-        return ", ".join([f"layer {layer}"] * (L > 1) + [f"head {head}"] * (A > 1))
+        return ", ".join([f"layer {layer + 1}"] * (L > 1) + [f"head {head + 1}"] * (A > 1))
 
     def rows(self, layer: int, head: int) -> NDArray[np.float32]:
         """Return the weights of a head, (n, S), at n target steps.

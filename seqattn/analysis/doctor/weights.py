@@ -217,7 +217,7 @@ def identical_heads(evidence: Evidence) -> Verdict:
     same = [pair for pair, distance in distances.items() if distance < MAX_IDENTICAL_DISTANCE]
     if not same:
         return "fine", number
-    names = _list_first([f"layer {i}: heads {j} and {k}" for i, j, k in same], 4)
+    names = _list_first([f"layer {i + 1}: heads {j + 1} and {k + 1}" for i, j, k in same], 4)
     return (
         "found", f"{number} ({names})",
         "Heads with equal weights do what one head would do, with more parameters.",

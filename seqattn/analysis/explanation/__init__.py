@@ -23,7 +23,13 @@ from seqattn.analysis.explanation.skip import explain_skip
 from seqattn.analysis.explanation.transformer import explain_transformer
 from seqattn.errors import UsageError, counted
 from seqattn.models import FastWeightsModel, RecurrentModel, Seq2SeqModel, TransformerModel
-from seqattn.models.attention.arithmetic import DECIMALS, MAX_PRINTED_SIDE, Array, Stage, as_printed
+from seqattn.models.attention.arithmetic import (
+    MAX_PRINTED_SIDE,
+    Array,
+    Stage,
+    as_printed,
+    format_printed,
+)
 from seqattn.models.decoding import log_probabilities
 
 
@@ -89,4 +95,4 @@ def explain(
     return record
 
 
-__all__ = ["DECIMALS", "MAX_PRINTED_SIDE", "Array", "Explanation", "Stage", "explain"]
+__all__ = ["MAX_PRINTED_SIDE", "Array", "Explanation", "Stage", "explain", "format_printed"]

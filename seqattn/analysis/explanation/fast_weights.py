@@ -56,7 +56,7 @@ def explain_fast_weights(
         z, name = _normalized(record, model.decoder_norm, z)
     new = record.add_row("New state", f"tanh({name})", "h'", np.tanh(z))
     record.add_output(model, new, "h'", features, forecast[0, -1])
-    record.has_strengths = True
+    record.has_strengths, record.weight_rows = True, rows
     record.vectors = {"query": h, "keys": states, "values": states, "context": read,
                     "weights": strengths}  # fmt: skip
 

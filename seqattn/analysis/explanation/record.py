@@ -37,7 +37,7 @@ class Explanation(Record):
         vectors: the vectors for a figure, by name: query (K,), keys (S, K), values (S, V), context
             (V,), weights (S,).
         vector_names: the names of the S keys; empty if they have none.
-        cosines: whether the score is a dot product or a cosine of query and key.
+        weight_rows: the names of the rows that belong to the S weights.
         has_strengths: whether the weights are the read strengths of fast weights.
     """
 
@@ -48,8 +48,17 @@ class Explanation(Record):
     model_prediction: list[float] = field(default_factory=list)
     vectors: dict[str, Array] = field(default_factory=dict)
     vector_names: Sequence[str] = ()
-    cosines: bool = False
+    weight_rows: Sequence[str] = ()
     has_strengths: bool = False
+
+    @property
+    def score_columns(self) -> tuple[str, dict[str, Array]] | None:
+        """The formula of the scores, and the numbers (S,) from which it computes them, by name;
+        None if the scores have no arithmetic."""
+        if (stage := self.score_stage) is None:
+            return None
+        table = np.array([numbers for _, numbers in stage.rows])
+        return stage.formula, dict(zip(stage.columns, table.T, strict=True))
 
     def add_context(self, weights: Array, values: Array) -> Array:
         """Add the weighted values and the context, and return the context.
@@ -62,6 +71,7 @@ class Explanation(Record):
             The context, (V,), which is the sum of the weighted values.
         """
         parts = self.add("Weighted values", "weight times value", weights[:, None] * values)
+        self.weight_rows = [name for name, _ in self.stages[-1].rows]
         return self.add_row("Context", "the sum of the weighted values", "c", parts.sum(axis=0))
 
     def add_head_contexts(self, of_model: Any, head: int, context: Array) -> Array:
@@ -74,8 +84,8 @@ class Explanation(Record):
         """
         contexts = as_printed(of_model)
         contexts[head] = context
-        rows = [f"head {i}" for i in range(len(contexts))]
-        formula = f"this is head {head}, the others likewise"
+        rows = [f"head {i}" for i in range(1, len(contexts) + 1)]
+        formula = f"this is head {head + 1}, the others likewise"
         return self.add_from_model("Contexts of all heads", formula, contexts, rows).reshape(-1)
 
     def add_decoder_input(self, modality: Modality, step: Tensor, features: Sequence[str]) -> None:
@@ -186,4 +196,4 @@ def check_index(option: str, value: int, count: int) -> None:
         UsageError: if the index is out of range.
     """
     if not 0 <= value < count:
-        raise UsageError(f"{option} {value}: this model has {count}, counted from 0.")
+        raise UsageError(f"{option} {value + 1}: this model has {count}, counted from 1.")

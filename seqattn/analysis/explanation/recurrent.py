@@ -96,7 +96,7 @@ def _context_of_head(
 ) -> Array:
     """Explain the query, keys, scores, weights and values of a head, and return the context of the
     head, (V,)."""
-    query, keys, scores, record.cosines = attention.score.explain(step)
+    query, keys, scores = attention.score.explain(step)
     if attention.location is None:
         everywhere = np.ones(len(scores), dtype=bool)
         weights = attention.normalizer.explain(step, "Weights", scores, everywhere)

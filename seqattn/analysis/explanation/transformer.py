@@ -27,11 +27,11 @@ def explain_transformer(
     check_index("--layer", layer, len(model.decoder))
     trace = model.trace_cross_attention(source, step, layer)
     check_index("--head", head, trace.keys.shape[1])
-    formula = f"layer {layer}, head {head}: q = W_q x + b_q of the decoder's state"
+    formula = f"layer {layer + 1}, head {head + 1}: q = W_q x + b_q of the decoder's state"
     q = record.add_from_model("Query", formula, trace.queries[0, head, -1:], ["q"])[0]
     formula = "k = W_k s + b_k of the encoder's output"
     keys = record.add_from_model("Keys", formula, trace.keys[0, head])
-    _, _, scores, record.cosines = explain_scaled_products(record, q, keys)
+    _, _, scores = explain_scaled_products(record, q, keys)
     weights = explain_softmax(record, "Weights", scores, np.ones(len(keys), dtype=bool))
     formula = "v = W_v s + b_v of the encoder's output"
     values = record.add_from_model("Values", formula, trace.values[0, head])

@@ -22,6 +22,8 @@ from torch import Tensor
 from seqattn.models.layers import Linear
 
 DECIMALS = 4
+SIGNIFICANT_DIGITS = 6
+"""A model computes in float32, whose numbers agree to about this many digits."""
 MAX_PRINTED_SIDE = 8
 """The largest number of rows, and the largest number of columns, of a weight matrix that is
 printed."""
@@ -61,11 +63,13 @@ class Record:
         computed_by_model: the names of the stages whose numbers come from the model, because they
             cannot be computed from printed numbers.
         source_names: the names of the S source steps; empty for "point 1", "point 2" and so on.
+        score_stage: the stage that computes the scores from query and keys; None if there is none.
     """
 
     stages: list[Stage] = field(default_factory=list)
     computed_by_model: list[str] = field(default_factory=list)
     source_names: Sequence[str] = ()
+    score_stage: Stage | None = None
 
     def add(
         self, name: str, formula: str, numbers: Any, rows: Names = None, columns: Names = None
@@ -115,6 +119,12 @@ class Record:
         table = np.column_stack(np.broadcast_arrays(*columns.values()))
         printed: Array = self.add(name, formula, table, rows, list(columns))[:, -1]
         return printed
+
+    def add_scores(self, formula: str, columns: Mapping[str, Any]) -> Array:
+        """Add the stage that computes the scores, and return the printed scores (S,)."""
+        scores = self.add_columns("Scores", formula, columns)
+        self.score_stage = self.stages[-1]
+        return scores
 
     def add_map(self, name: str, formula: str, linear: Linear, inputs: Array, of_model: Array,
                 outputs: slice, rows: Names = None) -> Array:  # fmt: skip
@@ -211,10 +221,22 @@ class AttentionStep:
 
 
 def as_printed(numbers: Any) -> Array:
-    """Convert numbers to float64, and round the result to `DECIMALS` decimals."""
+    """Convert numbers to float64, and round the result to `DECIMALS` decimals, or to
+    `SIGNIFICANT_DIGITS` if these are fewer digits."""
     array = numbers.detach().double().cpu().numpy() if isinstance(numbers, Tensor) else numbers
     result = np.round(np.asarray(array, dtype=np.float64), DECIMALS)
+    whole_digits = np.floor(np.log10(np.maximum(np.abs(result), 1.0))) + 1
+    unit = 10.0 ** np.maximum(whole_digits + DECIMALS - SIGNIFICANT_DIGITS, 0)
+    result = np.where(
+        unit > 1, np.round(np.round(result / unit, DECIMALS) * unit, DECIMALS), result
+    )
     return np.asarray(result + 0.0, dtype=np.float64)  # replaces -0 with 0
+
+
+def format_printed(x: float) -> str:
+    """Return the text of a number that `as_printed` rounded."""
+    whole_digits = len(str(int(abs(x))))
+    return f"{x:.{min(DECIMALS, max(0, SIGNIFICANT_DIGITS - whole_digits))}f}"
 
 
 def point_names(count: int) -> list[str]:

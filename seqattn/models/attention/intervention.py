@@ -60,14 +60,16 @@ class Override:
     @classmethod
     def parse(cls, text: str) -> Override:
         """Parse `uniform`, `shuffled`, `previous`, `one_hot:K`, `zeros`, `zeros:LAYER` or
-        `zeros:LAYER:HEAD`.
+        `zeros:LAYER:HEAD`, whose numbers count from 1.
 
         Raises:
             UsageError: if the text has a different form.
         """
         mode, *parts = text.split(":")
-        if all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-            match mode, [int(part) for part in parts]:
+        if all(
+            part.isascii() and part.isdigit() and len(part) < 10 and int(part) > 0 for part in parts
+        ):
+            match mode, [int(part) - 1 for part in parts]:
                 case ("uniform" | "shuffled" | "previous" | "zeros") as known, []:
                     return cls(known)
                 case "one_hot", [index]:
@@ -77,7 +79,7 @@ class Override:
                 case "zeros", [layer, head]:
                     return cls("zeros", layer=layer, head=head)
         raise UsageError(
-            f"--attention-override {text}: expected {MODES}; K, LAYER and HEAD count from 0."
+            f"--attention-override {text}: expected {MODES}; K, LAYER and HEAD count from 1."
         )
 
     def check(self, shortest: int, shape: tuple[int, int]) -> None:
@@ -94,15 +96,15 @@ class Override:
         """
         if self.mode == "one_hot" and self.index >= shortest:
             raise UsageError(
-                f"--attention-override one_hot:{self.index}: the shortest source has {shortest}"
-                f" points, so K must lie within 0 and {shortest - 1}."
+                f"--attention-override one_hot:{self.index + 1}: the shortest source has {shortest}"
+                f" points, so K must lie within 1 and {shortest}."
             )
-        chosen = ":".join(str(k) for k in (self.layer, self.head) if k is not None)
+        chosen = ":".join(str(k + 1) for k in (self.layer, self.head) if k is not None)
         for what, k, count in zip(("layer", "head"), (self.layer, self.head), shape, strict=True):
             if k is not None and k >= count:
                 raise UsageError(
                     f"--attention-override zeros:{chosen}: the model has {counted(count, what)}, so"
-                    f" {what.upper()} must be {index_range(count)}."
+                    f" {what.upper()} must be {'1' if count == 1 else f'within 1 and {count}'}."
                 )
 
     def start(self) -> WeightIntervention:
@@ -198,9 +200,3 @@ class _ForcedIntervention:
 
 AttentionOverride = Override | ForcedWeights
 """An object that replaces the attention weights of a model in a forecast."""
-
-
-def index_range(count: int) -> str:
-    """Return the range of the indices of `count` items as text for messages, such as `within 0 and
-    3`."""
-    return "0" if count == 1 else f"within 0 and {count - 1}"

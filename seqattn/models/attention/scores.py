@@ -59,14 +59,11 @@ class ExplainedScores(NamedTuple):
             is not explained.
         keys: the keys (S, K).
         scores: the scores (S,).
-        is_dot_product: whether the score is a dot product, a scaled dot product or a cosine of
-            query and key.
     """
 
     query: Array | None
     keys: Array
     scores: Array
-    is_dot_product: bool = False
 
 
 class Score(nn.Module, ABC):
@@ -146,7 +143,7 @@ class UniformScore(Score, config=UniformAttention):
     def explain(self, step: AttentionStep) -> ExplainedScores:
         keys = as_printed(step.of_head(step.keys))
         columns = {"score": np.zeros(len(keys))}
-        scores = step.record.add_columns("Scores", "0 for every source point", columns)
+        scores = step.record.add_scores("0 for every source point", columns)
         return ExplainedScores(None, keys, scores)
 
 
@@ -279,7 +276,7 @@ class AdditiveScore(Score, config=AdditiveAttention):
         printed_v = record.add_row("Vector v", "", "v", v)
         hidden = record.add("Hidden layer", "tanh(W h + U s + b)", np.tanh(keys + query))
         columns = {"score": hidden @ printed_v}
-        scores = record.add_columns("Scores", "score = v . tanh(W h + U s + b)", columns)
+        scores = record.add_scores("score = v . tanh(W h + U s + b)", columns)
         return ExplainedScores(query, keys, scores)
 
 
@@ -327,9 +324,7 @@ class CosineScore(ProjectedScore, config=CosineAttention):
         cosines, strength = as_printed(k @ q), as_printed((-self.log_temperature.value).exp())
         formula = "score = cos(q, k) times the learned strength, 1 / temperature"
         columns = {"cos": cosines, "strength": strength, "score": cosines * strength}
-        return ExplainedScores(
-            q, k, record.add_columns("Scores", formula, columns), is_dot_product=True
-        )
+        return ExplainedScores(q, k, record.add_scores(formula, columns))
 
 
 def build_score(config: ScoreConfig, hidden: int) -> Score:
@@ -352,8 +347,7 @@ def build_score(config: ScoreConfig, hidden: int) -> Score:
 
 def explain_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
     """Add the scores q . k for a printed query (K,) and printed keys (S, K)."""
-    scores = record.add_columns("Scores", "score = q . k", {"score": keys @ query})
-    return ExplainedScores(query, keys, scores, is_dot_product=True)
+    return ExplainedScores(query, keys, record.add_scores("score = q . k", {"score": keys @ query}))
 
 
 def explain_scaled_products(record: Record, query: Array, keys: Array) -> ExplainedScores:
@@ -361,5 +355,5 @@ def explain_scaled_products(record: Record, query: Array, keys: Array) -> Explai
     _, K = keys.shape
     root, products = as_printed(math.sqrt(K)), as_printed(keys @ query)
     columns = {"q . k": products, "sqrt(K)": root, "score": products / root}
-    scores = record.add_columns("Scores", f"score = q . k / sqrt(K), K = {K}", columns)
-    return ExplainedScores(query, keys, scores, is_dot_product=True)
+    scores = record.add_scores(f"score = q . k / sqrt(K), K = {K}", columns)
+    return ExplainedScores(query, keys, scores)

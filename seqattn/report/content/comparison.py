@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from seqattn.analysis import doctor
@@ -80,12 +81,14 @@ def comparison_content(
 def _live_models(result: ComparisonResult, notices: list[str]) -> dict[str, Any] | None:
     """Return the models of the finished seeds, and the first test sequences that can be read.
 
-    The result is None if the page cannot contain any of the models. The reasons why models are
-    missing are appended to `notices`.
+    The models with the lowest losses come first, because the page opens with the first one. The
+    result is None if the page cannot contain any of the models. The reasons why models are missing
+    are appended to `notices`.
     """
     models, folders, names = LiveModels(), list[RunFolder](), list[str]()
-    for variant in result.variants:
-        for seed in variant.summaries:
+    finished = [variant for variant in result.variants if variant.summaries]
+    for variant in sorted(finished, key=lambda each: median(each.losses.values())):
+        for seed in sorted(variant.summaries, key=variant.losses.__getitem__):
             folder = variant.folders[seed]
             name = f"seed {seed}" if len(result.variants) == 1 else f"{variant.name}, seed {seed}"
             if models.add(folder, name, with_history=False):

@@ -167,7 +167,7 @@ class LiveModels:
         for folder, name in zip(folders, names, strict=True):
             try:
                 if has_symbols(self.runs[0].trained):
-                    return name, symbols_content(folder, notices)
+                    return name, symbols_content(folder)
                 sequences = _read_sequences(folder, folders)
             except CheckpointError as error:
                 notices.append(f"The test sequences of {name} cannot be read: {error}")

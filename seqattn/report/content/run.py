@@ -98,7 +98,7 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
             content["live"] = models.content(notices)
             notices.extend(models.reasons)
             if content["live"] and has_symbols:
-                content["live"] |= symbols_content(folder, notices)
+                content["live"] |= symbols_content(folder)
             elif content["live"]:
                 content["live"]["tour"] = tour_content(
                     content.get("start"), need, [] if need is None else need.conclusion,

@@ -18,7 +18,7 @@ MAX_WRONG = 20
 """Maximum number of sequences with a wrong output among those that a page shows."""
 MEASURE_NAMES = {
     "exact_match": "outputs that are right as a whole",
-    "symbol_error_rate": "wrong symbols",
+    "symbol_error_rate": "wrong, missing or extra symbols for each true one",
     "token_accuracy": "right next symbols, after the true ones",
     "perplexity": "perplexity, after the true symbols",
 }
@@ -35,12 +35,11 @@ def is_of_symbols(folder: RunFolder) -> bool:
     return "target_vocabulary" in folder.read_predictions(1)
 
 
-def symbols_content(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
+def symbols_content(folder: RunFolder) -> dict[str, Any]:
     """Return the test sequences of symbols that a page shows, some wrong ones among them.
 
     Args:
         folder: the folder of a finished run.
-        notices: a list to which a sentence about omitted sequences is appended.
 
     Raises:
         CheckpointError: if a file of the run cannot be read.
@@ -53,8 +52,6 @@ def symbols_content(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
     )
     wrong = np.flatnonzero(_ended(target, forecast.shape[1]) != _ended(forecast, forecast.shape[1]))
     selected = _select(len(source), np.unique(wrong))
-    if len(selected) < len(source):
-        notices.append(f"The page has {len(selected):,} of {len(source):,} test sequences.")
     lengths = predictions["source_lengths"], predictions["target_lengths"]
     weights, links = attention.get(WEIGHT_KEYS["cross"]), attention.get("links")
     start = None
@@ -63,6 +60,7 @@ def symbols_content(folder: RunFolder, notices: list[str]) -> dict[str, Any]:
         start = choose_start(weights[selected], losses)
     return {
         "words": {
+            "total": len(source),
             "ids": [str(predictions["ids"][k]) for k in selected],
             "sources": [source[k, : lengths[0][k]].tolist() for k in selected],
             "targets": [target[k, : lengths[1][k]].tolist() for k in selected],

@@ -101,6 +101,8 @@ export interface RunContent extends Partial<Results> {
   unit: string;
   /** The name of the loss; absent in pages of earlier versions. */
   loss_name?: string;
+  /** The summary of a run of symbols; null or absent for points. */
+  symbols?: object | null;
   curves: Curves;
   attention_history?: AttentionHistory | null;
   live?: LiveContent | null;

@@ -42,7 +42,7 @@ async function main(): Promise<void> {
   const content = readContent();
   const live = await showLive(content);
   if (live) document.querySelector("#explorer")?.remove();
-  showGlossary();
+  showGlossary(content.live?.words !== undefined || (content.kind === "run" && content.symbols !== undefined && content.symbols !== null));
   listParts();
   followTheme();
   await (live ? waitForPause() : nextTask());

@@ -35,7 +35,7 @@ export interface ArithmeticSource {
   name: () => string;
 }
 
-class ArithmeticPanel {
+export class ArithmeticPanel {
   private readonly details = byId("live-arithmetic") as HTMLDetailsElement;
   private readonly place = byId("live-arithmetic-stages");
   private readonly line = byId("live-arithmetic-line");
@@ -44,12 +44,14 @@ class ArithmeticPanel {
   /** The names, rows and columns of the tables on the page. Tables of the same form get new numbers only. */
   private form = "";
   private chosen: Ref | null = null;
+  /** Called with the name of the stage whose number is chosen; null if none is. */
+  onChoose: (stage: string | null) => void = () => undefined;
   private isPending = false;
   private readonly parameters = new Map<string, Numbers | undefined>();
   private parametersOf = "";
 
   constructor(private readonly explorer: AnyExplorer, private readonly source: ArithmeticSource) {
-    explorer.needsTrace = () => this.details.open;
+    explorer.useTrace(() => this.details.open);
     this.details.addEventListener("toggle", () => { this.show(); });
     this.place.addEventListener("pointerover", (event) => { this.choose(this.find(event.target)); });
     this.place.addEventListener("pointerleave", () => { this.choose(this.find(document.activeElement)); });
@@ -66,6 +68,17 @@ class ArithmeticPanel {
       this.isPending = false;
       this.show();
     });
+  }
+
+  /** Open the panel at the first stage whose name begins with one of some words. */
+  async reveal(names: readonly string[]): Promise<void> {
+    this.details.open = true;
+    await this.explorer.update();
+    this.show();
+    const stage = this.stages.findIndex(({ name }) => names.some((each) => name.startsWith(each)));
+    const cell = this.place.querySelector<HTMLElement>(`[data-stage="${stage}"] td[data-cell]`);
+    cell?.scrollIntoView({ block: "center" });
+    cell?.focus();
   }
 
   private show(): void {
@@ -89,21 +102,23 @@ class ArithmeticPanel {
 
   /** Show the stages, and return the shown rows of the weights and their count. */
   private explain({ state }: BaseScene): { shown: number; count: number } {
-    const [{ model, run, epoch }] = state.subjects;
     if (state.kind === "encoder_self") throw new Error("The arithmetic is that of the attention to the source. Choose that attention to see it.");
-    const live = this.explorer.models[model];
-    const frame = JSON.stringify([model, run, epoch]);
-    if (frame !== this.parametersOf) this.parameters.clear();
-    this.parametersOf = frame;
-    const parameter = (name: string): Numbers | undefined => {
-      if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
-      return this.parameters.get(name);
-    };
-    this.stages = explainStep(this.source.input(parameter));
+    this.stages = explainStep(this.source.input((name) => this.parameter(name)));
     const weights = this.stages.find(({ name }) => name === "Weights" || name === "Strengths")!.numbers.map((row) => row[row.length - 1]);
     const rows = shownRows(weights);
     this.render(rows);
     return { shown: rows.length, count: weights.length };
+  }
+
+  /** Return a parameter of the first model. */
+  parameter(name: string): Numbers | undefined {
+    const [{ model, run, epoch }] = this.explorer.scene!.state.subjects;
+    const live = this.explorer.models[model];
+    const frame = JSON.stringify([model, run, epoch]);
+    if (frame !== this.parametersOf) this.parameters.clear();
+    this.parametersOf = frame;
+    if (!this.parameters.has(name)) this.parameters.set(name, live.parameter(name, live.findRun(run), epoch));
+    return this.parameters.get(name);
   }
 
   /** Return the shown rows of a stage. Fast weights have stages of the source alone, and of the whole memory. */
@@ -195,6 +210,7 @@ class ArithmeticPanel {
   private choose(ref: Ref | null): void {
     for (const cell of this.place.querySelectorAll(".chosen, .origin")) cell.classList.remove("chosen", "origin");
     this.chosen = ref && this.cellOf(ref) ? ref : null;
+    this.onChoose(this.chosen && this.stages[this.chosen.stage].name);
     if (!this.chosen) {
       this.line.textContent = this.stages.length ? HINT : "";
       return;
@@ -264,7 +280,8 @@ function describeStep({ first: { layers, heads }, state, scene }: AnyExplorer, n
 }
 
 /** Show the arithmetic of the chosen step after each answer. */
-export function addArithmetic(explorer: AnyExplorer, source: ArithmeticSource): void {
+export function addArithmetic(explorer: AnyExplorer, source: ArithmeticSource): ArithmeticPanel {
   const panel = new ArithmeticPanel(explorer, source);
   explorer.onAnswer(() => { panel.follow(); });
+  return panel;
 }

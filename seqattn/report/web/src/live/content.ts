@@ -99,6 +99,8 @@ export interface WordModelContent extends GraphContent {
 
 /** Test sequences of symbols, as numbers of the vocabularies. */
 export interface WordExamples {
+  /** How many test sequences the run has. */
+  total: number;
   ids: string[];
   sources: number[][];
   /** With the end of the sequence. */

@@ -165,7 +165,7 @@ export class LiveExplorer extends Explorer<ExplorerState, Scene, LiveModel> {
     this.fitView();
     this.state.point = Math.min(this.state.point, this.state.source.length - 1);
     this.state.step = Math.min(this.state.step, this.rowCount - 1);
-    const hasTrace = this.needsTrace();
+    const hasTrace = this.needsTrace;
     const state = this.state;
     const answered = copyState(state);
     const shown: Shown[] = [];

@@ -28,8 +28,9 @@ export type AnyExplorer = Pick<Explorer, keyof Explorer>;
 export abstract class Explorer<State extends ViewState = ViewState, Scene extends BaseScene<State> = BaseScene<State>, Model extends GraphModel = GraphModel> {
   abstract readonly state: State;
   scene: Scene | null = null;
-  /** Returns whether the intermediate results of the first model are shown, so that it must return them. */
-  needsTrace: () => boolean = () => false;
+  /** Say whether the intermediate results of the first model are shown, so that it must return them. */
+  private readonly traceUsers: (() => boolean)[] = [];
+  private readonly pointFollowers: ((column: number | null) => void)[] = [];
   protected readonly key: string;
   private readonly maps: HeatmapPlot[] = [];
   private readonly bars: WeightBars;
@@ -80,6 +81,26 @@ export abstract class Explorer<State extends ViewState = ViewState, Scene extend
   onAnswer(follow: (scene: Scene) => void): void {
     this.followers.push(follow);
     if (this.scene) follow(this.scene);
+  }
+
+  /** Ask the first model for its intermediate results while a function returns true. */
+  useTrace(isShown: () => boolean): void {
+    this.traceUsers.push(isShown);
+  }
+
+  protected get needsTrace(): boolean {
+    return this.traceUsers.some((isShown) => isShown());
+  }
+
+  /** Call a function when the reader points at a source step, or no longer does (null). */
+  onPoint(follow: (column: number | null) => void): void {
+    this.pointFollowers.push(follow);
+  }
+
+  /** Mark a source step in all pictures. */
+  pointAt(column: number | null): void {
+    for (const map of this.maps) map.mark(column);
+    for (const follow of this.pointFollowers) follow(column);
   }
 
   /** Whether the last change has been answered. */
@@ -330,7 +351,7 @@ export abstract class Explorer<State extends ViewState = ViewState, Scene extend
       const caption = document.createElement("p");
       const picture = document.createElement("div");
       own.append(caption, picture);
-      this.maps.push(new HeatmapPlot(picture, { chooseStep: (step) => { this.chooseStep(step); }, chooseCell: (step, column) => { this.forceCell(step, column); } }));
+      this.maps.push(new HeatmapPlot(picture, { chooseStep: (step) => { this.chooseStep(step); }, chooseCell: (step, column) => { this.forceCell(step, column); }, pointAt: (column) => { this.pointAt(column); } }));
     }
     for (const [k, own] of [...place.children].entries()) {
       (own as HTMLElement).hidden = k >= scene.shown.length;

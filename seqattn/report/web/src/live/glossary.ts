@@ -14,10 +14,12 @@ export const TERMS: readonly Term[] = [
   { name: "context", definition: "What attention hands to the [decoder]: the sum of the [values|value] of all source points, each multiplied by its weight." },
   { name: "decoder", definition: "The part of the model that writes the forecast, one point after the other." },
   { name: "encoder", definition: "The part of the model that reads the source and turns each of its points into a list of numbers, the encoder state." },
+  { name: "encoder state", definition: "The numbers that the [encoder] writes for a source point. It carries what it has read along, so a state also knows the points around it." },
   { name: "entropy", definition: "A measure of how widely the weights of a forecast point are spread. It is 0 if all weight is on one source point, and largest if all weights are equal." },
   { name: "epoch", definition: "One pass of the training through all training sequences. Epoch 0 is the model before its training, with random parameters." },
   { name: "forecast point", definition: "A point that the model computes. Its number continues the count of the source: after a source of 2 points, forecast point 3 is the first one, which commands call step 1." },
   { name: "free running", definition: "Forecasting as in real use: each forecast point starts from the model's own previous one, so errors can add up. The opposite is [teacher forcing]." },
+  { name: "head", definition: "One of several attentions that work side by side in a layer, each with its own [queries|query], [keys|key] and [weights|attention weight]." },
   { name: "key", definition: "The numbers of a source point that a [query] is compared with. The comparison gives the [score]." },
   { name: "mean squared error", definition: "The mean of the squared differences between forecast and truth. 0 is a perfect forecast; large mistakes count more than small ones." },
   { name: "noise floor", definition: "The [mean squared error] of a forecast that knows the data without noise. No model is reliably better, and a model that sees only noisy sources may not be able to reach it." },
@@ -28,15 +30,43 @@ export const TERMS: readonly Term[] = [
   { name: "softmax", definition: "The function that turns scores into weights: all are positive, they add up to 1, and a higher [score] gives a larger weight." },
   { name: "source point", definition: "A point that the model is given. The source points are counted from 1." },
   { name: "teacher forcing", definition: "Giving the [decoder] the true previous point instead of its own forecast. It makes training easier, but it is impossible in real use." },
+  { name: "temperature", definition: "A number by which the [scores|score] are divided before the [softmax]. The model was trained with 1; below it, the weights become more extreme, and above it more equal." },
   { name: "value", definition: "The numbers of a source point that attention passes on. The weights decide how much of each value is in the [context]." },
 ];
+
+/** On a page of symbols, terms about numbers are left out. */
+const OF_NUMBERS = ["forecast point", "mean squared error", "noise floor", "parameter-free", "source point"];
+const OF_SYMBOLS: readonly Term[] = [
+  { name: "alignment", definition: "Which source symbols an output symbol stands for. [Attention weights|attention weight] resemble it, but they say what the [decoder] read: states of the [encoder] that also carry the symbols around them." },
+  { name: "beam search", definition: "A search that keeps several beginnings of the output at each step, and so finds more probable outputs than the greedy search, which keeps only the most probable symbol." },
+  { name: "greedy search", definition: "A search that writes the most probable symbol at each step. A [beam search] also follows less probable ones." },
+  { name: "output symbol", definition: "A symbol that the model writes. The output symbols are counted from 1, and the last one is the end." },
+  { name: "perplexity", definition: "Among how many equally likely symbols the model would be as uncertain as it is. 1 is certainty." },
+  { name: "vocabulary", definition: "The symbols that the model knows, from its training data. Every other symbol is read as one and the same unknown symbol." },
+  { name: "source symbol", definition: "A symbol that the model is given: a character, a word or a part of a word." },
+];
+
+/** Return the terms of a page of points or of symbols, in alphabetical order. */
+export function termsOf(hasSymbols: boolean): readonly Term[] {
+  if (!hasSymbols) return TERMS;
+  const renamed = TERMS.filter(({ name }) => !OF_NUMBERS.includes(name)).map(({ name, definition }) => ({
+    name, definition: definition.replace(/a forecast point/g, "an output symbol").replace(/forecast point/g, "output symbol").replace(/source point/g, "source symbol").replace("knows the points around", "knows the symbols around")
+      .replace("Forecasting as", "Writing as").replace("A simple forecast that", "A simple output that").replace("repeating the last value", "a copy of the source").replace("its error is", "its errors are")
+      .replace("writes the forecast, one point", "writes the output, one symbol").replace("each of its points", "each of its symbols").replace("own forecast.", "own symbol.").replace("true previous point", "true previous symbol"),
+  }));
+  return [...renamed, ...OF_SYMBOLS].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** The terms of this page. */
+let shownTerms = TERMS;
 
 const idOf = (name: string): string => `term-${name.replaceAll(" ", "-")}`;
 
 /** Show the list at the end of the page, and make the marked words of the page buttons. */
-export function showGlossary(): void {
+export function showGlossary(hasSymbols: boolean): void {
+  shownTerms = termsOf(hasSymbols);
   const list = document.createElement("dl");
-  list.append(...TERMS.flatMap(({ name, definition }) => {
+  list.append(...shownTerms.flatMap(({ name, definition }) => {
     const term = document.createElement("dt");
     term.id = idOf(name);
     term.append(textElement("dfn", name));
@@ -46,7 +76,7 @@ export function showGlossary(): void {
   }));
   byId("glossary").append(list);
   for (const marked of document.querySelectorAll<HTMLElement>("[data-term]")) {
-    const term = TERMS.find(({ name }) => name === marked.dataset.term);
+    const term = shownTerms.find(({ name }) => name === marked.dataset.term);
     if (term) marked.replaceWith(termElement(marked.textContent, term));
   }
 }
@@ -124,10 +154,10 @@ export function splitTerms(text: string): string[] {
 export const markTerms = (sentence: string): string => (sentence.includes("[") ? sentence : sentence.replace(/mean squared error|noise floor/g, "[$&]"));
 
 /** Return the parts of a text; terms in brackets become buttons: "[weights|attention weight]". */
-function withTerms(text: string, show?: (term: Term) => void): (HTMLElement | string)[] {
+export function withTerms(text: string, show?: (term: Term) => void): (HTMLElement | string)[] {
   return splitTerms(text).map((part, k) => {
     const [words, name = words] = part.split("|");
-    const term = k % 2 ? TERMS.find((each) => each.name === name) : undefined;
+    const term = k % 2 ? shownTerms.find((each) => each.name === name) : undefined;
     return term ? termElement(words, term, show) : part;
   });
 }

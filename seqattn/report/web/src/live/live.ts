@@ -15,6 +15,7 @@ import { sharedWords } from "../words/share";
 import type { Answer, GraphModel, RunOptions } from "./model";
 import { LiveModel } from "./model";
 import { createSession, hasRuntime } from "./runtime";
+import { Mechanism } from "./mechanism";
 import { pointArithmetic } from "./point_arithmetic";
 import { sharedPoints } from "./point_share";
 import { Share } from "./share";
@@ -52,7 +53,8 @@ function findRun<Model extends GraphModel>(models: readonly Model[], run: number
 async function showPoints(page: LivePage): Promise<LiveExplorer> {
   const models = await loadAll(page.live.models, (each) => LiveModel.load(each));
   const explorer = await LiveExplorer.load(page, models);
-  addArithmetic(explorer, pointArithmetic(explorer));
+  const arithmetic = pointArithmetic(explorer);
+  new Mechanism(explorer, addArithmetic(explorer, arithmetic), arithmetic);
   window.seqattn = {
     createSession,
     explorer,
@@ -72,7 +74,8 @@ async function showPoints(page: LivePage): Promise<LiveExplorer> {
 async function showWords(page: WordPage): Promise<WordExplorer> {
   const models = await loadAll(page.live.models, (each) => WordModel.load(each));
   const explorer = await WordExplorer.load(page, models);
-  addArithmetic(explorer, wordArithmetic(explorer));
+  const arithmetic = wordArithmetic(explorer);
+  new Mechanism(explorer, addArithmetic(explorer, arithmetic), arithmetic);
   window.seqattn = {
     createSession,
     explorer,

@@ -1,11 +1,12 @@
 // The stages of an explanation that are about points, in units of the data.
+import { formatValue } from "../format";
 import type { Numbers } from "./model";
 import type { ArithmeticSource } from "./arithmetic_panel";
 import { pointNames as rowNames } from "./arithmetic/record";
 import type { Vector } from "./arithmetic/record";
 import type { PointData } from "./arithmetic/scaling";
 import { addForecast, addSkip, addSource } from "./arithmetic/scaling";
-import type { AttentionStep, StepInput, StepKind } from "./arithmetic/step";
+import type { AttentionStep, StepInput, StepKind, StepResult } from "./arithmetic/step";
 import type { LiveExplorer } from "./explorer";
 import { pointNames } from "./scene";
 
@@ -31,6 +32,11 @@ export class PointKind implements StepKind {
 
   addDecoderInput(step: AttentionStep): void {
     step.record.addRow("Decoder input", "", "point", step.decoderInput, { columns: this.data.content.target_features });
+  }
+
+  results(step: AttentionStep): StepResult[] {
+    const { forecast, content: { target_features: names } } = this.data;
+    return names.map((name, g) => ({ name, text: formatValue(forecast[step.input.step][g], 1), share: null }));
   }
 
   addResult(step: AttentionStep, output: Vector | null): void {

@@ -2,10 +2,11 @@
 import type { ArithmeticSource } from "../live/arithmetic_panel";
 import type { Vector } from "../live/arithmetic/record";
 import { columnNumbers, factor, formatCell } from "../live/arithmetic/record";
-import type { AttentionStep, StepInput, StepKind } from "../live/arithmetic/step";
+import type { AttentionStep, StepInput, StepKind, StepResult } from "../live/arithmetic/step";
 import type { Numbers } from "../live/model";
 import { largest } from "./decode";
 import type { WordExplorer } from "./explorer";
+import { probabilities } from "./model";
 import { symbolNames } from "./scene";
 import { BEGIN, END, PAD, visible } from "./vocabulary";
 
@@ -39,6 +40,11 @@ class SymbolKind implements StepKind {
   addDecoderInput(step: AttentionStep): void {
     const vector = step.decoderInput;
     step.record.addRow("Decoder input", "its row of the embedding matrix", visible(this.previous), vector, { columns: columnNumbers(vector.length) });
+  }
+
+  results(): StepResult[] {
+    const found = probabilities(this.logits);
+    return this.outputs.indices.map((k, place) => ({ name: this.outputs.names[place], text: found[k].toFixed(3), share: found[k] }));
   }
 
   addResult(step: AttentionStep, output: Vector | null): void {

@@ -15,9 +15,9 @@ import { theme } from "../plots";
 import { alternativesOf, showAlternatives } from "./alternatives";
 import { showHeads } from "./heads_grid";
 import { LinesPlot } from "./lines_plot";
-import type { WordModel } from "./model";
+import type { WordAnswer, WordModel } from "./model";
 import type { ShownWords, WordScene } from "./scene";
-import { describeWords, symbolNames, wordMatrix } from "./scene";
+import { describeWords, quoted, symbolNames, wordMatrix } from "./scene";
 import type { Picture, WordState } from "./state";
 import { BEAMS, fromWordFragment, PICTURES, toWordFragment } from "./state";
 import { END, UNKNOWN, visible } from "./vocabulary";
@@ -104,6 +104,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
   type(text: string): void {
     const source = this.models[this.state.subjects[0].model].source.split(text);
     byId("live-error").textContent = source.length ? "" : "Type a source. The pictures still show the last answer.";
+    byId("live-error").textContent = source.length ? "" : "The source is empty. The page still shows the last one.";
     if (!source.length || source.join("\n") === this.state.source.join("\n")) return;
     this.change((state) => {
       if (source.length !== state.source.length) state.force.clear();
@@ -142,7 +143,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
 
   protected async ask(): Promise<WordScene> {
     this.fitView();
-    const hasTrace = this.needsTrace();
+    const hasTrace = this.needsTrace;
     const answered = copyState(this.state);
     const shown: ShownWords[] = [];
     for (const [k, subject] of answered.subjects.entries()) shown.push(await this.askModel(answered, k, hasTrace && k === 0, subject));
@@ -151,9 +152,12 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
     const known = answered.example !== null && !answered.isChanged ? answered.example : null;
     const rows = answered.kind === "encoder_self" ? answered.source.length : shown[0].symbols.length;
     answered.step = this.state.step = Math.min(answered.step, rows - 1);
+    const lower = answered.source.filter((symbol) => source.numberOf(symbol) === UNKNOWN && source.numberOf(symbol.toLowerCase()) !== UNKNOWN);
     return {
+      readsAll: this.first.config.kind === "transformer" || this.first.config.bidirectional === true,
+      hint: lower.length ? ` It knows ${quoted(lower[0].toLowerCase())}.` : "",
       state: answered, shown, hasTrace, canForce: this.canForce, isKnown: answered.source.map((symbol) => source.numberOf(symbol) !== UNKNOWN),
-      truth: known === null ? null : target.text(examples.targets[known]), links: known === null ? [] : linksOf(examples, known),
+      truth: known === null ? null : { symbols: examples.targets[known], text: target.text(examples.targets[known]) }, links: known === null ? [] : linksOf(examples, known),
       trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length)),
     };
   }
@@ -217,6 +221,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
     (byId("live-own-symbols") as HTMLButtonElement).disabled = state.given.length === 0;
     this.drawSymbols(scene);
     this.drawHypotheses(first);
+    byId("live-links-note").hidden = this.matrix(scene, 0).links.length === 0;
     this.drawPictures(scene);
     this.drawAlternatives(scene);
   }
@@ -238,7 +243,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
       line.append(...each.symbols.map((symbol, t) => {
         const button = document.createElement("button");
         button.type = "button";
-        button.className = `symbol${t < state.given.length ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
+        button.className = `symbol${t < state.given.length && isChosen(each.answer, t) ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
         button.textContent = visible(symbol);
         button.setAttribute("aria-pressed", String(index === 0 && t === state.step && state.kind !== "encoder_self"));
         button.addEventListener("click", () => { this.chooseStep(t); });
@@ -296,6 +301,12 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
     byId("live-alternatives-name").textContent = `Symbols for place ${step + 1} of the output`;
     showAlternatives(byId("live-alternatives"), alternativesOf(answer.logits[step]), (symbol) => target.symbol(symbol), answer.symbols[step], (symbol) => { this.chooseSymbol(symbol); });
   }
+}
+
+/** Return whether a symbol is another one than the model would have written there. */
+function isChosen({ symbols, logits }: WordAnswer, step: number): boolean {
+  const [best] = alternativesOf(logits[step], 1);
+  return symbols[step] !== best.symbol;
 }
 
 /** Return the known links of a test sequence. */

@@ -66,7 +66,8 @@ export class LinesPlot {
     const { ink, warn, ground } = theme();
     const shown = shorten(label, LONGEST);
     const width = textWidth(shown, FONT) + 8;
-    const back = svg("rect", { x: anchor === "end" ? x - width + 4 : x - 4, y: y - ROW / 2 + 1, width, height: ROW - 2, rx: 4, fill: share ? rgb(scale.colour(share)) : ground, "fill-opacity": share ? 0.35 : 0, stroke: isForced ? warn : "none" });
+    const isStrong = Math.abs(share) >= MIN_SHARE * scale.high;
+    const back = svg("rect", { x: anchor === "end" ? x - width + 4 : x - 4, y: y - ROW / 2 + 1, width, height: ROW - 2, rx: 4, fill: isStrong ? rgb(scale.colour(share)) : ground, "fill-opacity": isStrong ? 0.4 : 0, stroke: isForced ? warn : "none" });
     const group = svg("g", { class: "line-symbol" }, back, svg("text", { x, y: y + 5, "font-size": FONT, "text-anchor": anchor, fill: ink }, shown), svg("title", {}, `${label}${share ? ` ${withMinus(share.toFixed(3))}` : ""}`));
     group.style.cursor = "pointer";
     group.addEventListener("click", act);

@@ -22,16 +22,20 @@ export interface ShownWords extends ShownAttention<WordAnswer> {
 
 export interface WordScene extends BaseScene<WordState> {
   shown: ShownWords[];
+  /** Whether each encoder state of the first model may know the whole source, and not only what comes before it. */
+  readsAll: boolean;
+  /** A sentence about unknown symbols that are known in lower case; "" if there are none. */
+  hint: string;
   /** Whether the first model knows each symbol of the source. */
   isKnown: boolean[];
   /** The true output; null if it is unknown. */
-  truth: string | null;
+  truth: { symbols: readonly number[]; text: string } | null;
   links: Link[];
   /** The longest source of the training. */
   trainedLength: number;
 }
 
-const quoted = (symbol: string): string => `\u201c${visible(symbol)}\u201d`;
+export const quoted = (symbol: string): string => `\u201c${visible(symbol)}\u201d`;
 
 /** Return the names of the symbols of a kind of attention. */
 export function symbolNames({ state: { kind, source }, shown: [{ symbols }] }: Pick<WordScene, "state" | "shown">): PointNames {
@@ -42,9 +46,15 @@ export function symbolNames({ state: { kind, source }, shown: [{ symbols }] }: P
   return { row: kind === "encoder_self" ? ofSource : ofOutput, column: kind === "decoder_self" ? ofInput : ofSource };
 }
 
+/** Return the known links of an output, up to its first symbol that differs from the true one. */
+function linksOf({ links, truth }: WordScene, { answer: { symbols } }: ShownWords): Link[] {
+  const wrong = symbols.findIndex((symbol, t) => symbol !== truth?.symbols[t]);
+  return wrong < 0 ? links : links.filter(({ row }) => row < wrong);
+}
+
 /** Return what the heatmap of one model shows. */
 export function wordMatrix(scene: WordScene, shown: ShownWords): MatrixView {
-  const { state, links, canForce } = scene;
+  const { state, canForce } = scene;
   const { kind, source } = state;
   const rows = weightsOf(shown.answer, kind, state.layer, state.head);
   const isCross = kind === "cross";
@@ -55,7 +65,7 @@ export function wordMatrix(scene: WordScene, shown: ShownWords): MatrixView {
     columnLabels: kind === "decoder_self" ? ["begin", ...ofOutput].slice(0, rows.length) : ofSource,
     down: kind === "encoder_self" ? "source" : "output", across: kind === "decoder_self" ? "symbols written before" : "source",
     chosen: Math.min(state.step, rows.length - 1), canForce: canForce && isCross, isForced: (row) => isForced(scene, row),
-    links: isCross ? links : [],
+    links: isCross ? linksOf(scene, shown) : [],
   };
 }
 
@@ -72,8 +82,21 @@ function describeAttention(scene: WordScene): string {
   const name = capitalize(names.row(state.step));
   if (!row) return `${name}.`;
   if (first.meaning === "distribution" && isKnockedOut(row)) return `${name}: its weights are knocked out, so all are 0 and do not add up to 1.`;
-  if (isForced(scene, state.step)) return `${name}: you forced its weights, so they are not the model's choice. It reads ${attended(row, names)}.`;
-  return `${name}, reads ${attended(row, names)}.`;
+  if (isForced(scene, state.step)) return `${name}: you changed its weights, so they are not the model's own. It reads ${attended(row, names)}.`;
+  return `${name}, reads ${attended(row, names)}.${describeLink(scene, row)}`;
+}
+
+/** Say so if the largest weight of the chosen step lies beside the known links: the best example of what weights are not. */
+function describeLink(scene: WordScene, row: readonly number[]): string {
+  const { state: { kind, step, source }, readsAll, shown: [first] } = scene;
+  const { meaning } = first;
+  const linked = linksOf(scene, first).filter((link) => link.row === step).map(({ column }) => column);
+  const most = row.indexOf(Math.max(...row));
+  if (kind !== "cross" || meaning === "strength" || !linked.length || linked.includes(most)) return "";
+  const wanted = linked.length === 1 ? `source symbol ${linked[0] + 1}, ${quoted(source[linked[0]])}` : `source symbols ${linked[0] + 1} to ${linked[linked.length - 1] + 1}`;
+  const isCarried = readsAll || linked.some((column) => column < most);
+  const reason = readsAll ? "the encoder reads the whole source" : "the encoder carries along what it has read";
+  return ` The known link is to ${wanted}.${isCarried ? ` The state that is read most can carry it too, because ${reason}.` : ""}`;
 }
 
 /** Say how sure the model is of the symbol of the chosen step. */
@@ -81,7 +104,7 @@ function describeSymbol({ state: { kind, step, given }, shown: [{ answer, symbol
   if (kind === "encoder_self" || step >= symbols.length) return "";
   const probability = probabilities(answer.logits[step])[answer.symbols[step]];
   const chosen = step < given.length ? " You chose this symbol." : "";
-  return `${chosen} The model gives it the probability ${probability.toFixed(3)}.`;
+  return `${chosen} The model gives it the probability ${probability < 0.0005 ? "< 0.001" : probability.toFixed(3)}.`;
 }
 
 /** Compare the outputs with the truth, and with those that the models write on their own. */
@@ -89,7 +112,7 @@ function describeOutput({ shown, truth }: WordScene): string {
   return shown.map(({ name, text, ownText }) => {
     const label = shown.length > 1 ? `${name}: ` : "";
     const change = text === ownText ? "" : ` Left alone, the model writes \u201c${ownText}\u201d.`;
-    const verdict = truth === null ? "" : text === truth ? " This is right." : ` The true output is \u201c${truth}\u201d.`;
+    const verdict = truth === null ? "" : text === truth.text ? " This is right." : ` The true output is \u201c${truth.text}\u201d.`;
     return `${label}Output: \u201c${text}\u201d.${verdict}${change}`;
   }).join(" ");
 }
@@ -98,7 +121,7 @@ function describeOutput({ shown, truth }: WordScene): string {
 export function describeWords(scene: WordScene): string {
   const { state: { source }, isKnown, trainedLength } = scene;
   const unknown = source.filter((_, k) => !isKnown[k]).map(quoted);
-  const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.` : "";
+  const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.${scene.hint}` : "";
   const longer = source.length > trainedLength ? ` The source has ${source.length} symbols, more than every training source: the longest has ${trainedLength}.` : "";
   return `${describeAttention(scene)}${describeSymbol(scene)} ${describeOutput(scene)}${strange}${longer}`;
 }

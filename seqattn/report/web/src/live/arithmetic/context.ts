@@ -56,8 +56,8 @@ export function addHeadContexts(step: AttentionStep, context: Vector): Vector {
   const { head } = step.input;
   const contexts = printedRows(step.contexts);
   contexts[head] = context.values;
-  const table = step.record.add("Contexts of all heads", `this is head ${head}, the others likewise`, contexts, {
-    rows: contexts.map((_, k) => `head ${k}`), isByModel: true,
+  const table = step.record.add("Contexts of all heads", `this is head ${head + 1}, the others likewise`, contexts, {
+    rows: contexts.map((_, k) => `head ${k + 1}`), isByModel: true,
     origin: (row, column) => (row === head ? { expression: "the context of this head", cells: [context.ref(column)] } : null),
   });
   const V = context.values.length;

@@ -64,13 +64,24 @@ export interface StageOptions {
   origin?: Stage["origin"];
 }
 
-/** Round to the printed decimals; a half goes to the even digit, as in numpy. */
-export function printed(x: number): number {
-  const scaled = x * 10 ** DECIMALS;
+/** Round to a number of decimals; a half goes to the even digit, as in numpy. */
+function round(x: number, decimals: number): number {
+  const scaled = x * 10 ** decimals;
   const floor = Math.floor(scaled);
   const part = scaled - floor;
   const isUp = part > 0.5 || (part === 0.5 && floor % 2 !== 0);
-  return (isUp ? floor + 1 : floor) / 10 ** DECIMALS + 0; // no -0
+  return (isUp ? floor + 1 : floor) / 10 ** decimals;
+}
+
+/** Digits that float32 keeps. */
+const SIGNIFICANT_DIGITS = 6;
+const wholeDigits = (x: number): number => Math.floor(Math.log10(Math.max(1, Math.abs(x)))) + 1;
+
+/** Round to the printed decimals, or to `SIGNIFICANT_DIGITS` if these are fewer digits. */
+export function printed(x: number): number {
+  const result = round(x, DECIMALS);
+  const unit = 10 ** Math.max(0, wholeDigits(result) + DECIMALS - SIGNIFICANT_DIGITS);
+  return (unit > 1 ? round(round(result / unit, DECIMALS) * unit, DECIMALS) : result) + 0; // no -0
 }
 
 export const printedRow = (row: readonly number[]): number[] => row.map(printed);
@@ -84,7 +95,7 @@ export const affine = (weight: readonly (readonly number[])[], bias: readonly nu
 /** Format a printed number; `digits`: with so many significant digits. */
 export function formatCell(x: number, digits: number | null = null): string {
   if (!Number.isFinite(x)) return "none";
-  return withMinus(digits === null ? x.toFixed(DECIMALS) : String(Number(x.toPrecision(digits))));
+  return withMinus(digits === null ? x.toFixed(Math.min(DECIMALS, Math.max(0, SIGNIFICANT_DIGITS - wholeDigits(x)))) : String(Number(x.toPrecision(digits))));
 }
 
 /** Format a number as a factor: negative numbers in brackets. */

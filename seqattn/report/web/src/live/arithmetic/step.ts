@@ -4,6 +4,14 @@ import type { Attended, Numbers } from "../model";
 import type { Matrix, StageOptions, Vector } from "./record";
 import { affine, columnNumbers, factor, MAX_PRINTED_SIDE, printedRow, printedRows, productsText, StageRecord, refs, rowOf } from "./record";
 
+/** A part of what a step writes: a number of a point, or a symbol. */
+export interface StepResult {
+  name: string;
+  text: string;
+  /** Of a bar; null: no bar. */
+  share: number | null;
+}
+
 /** The first and the last stages of an explanation, which depend on what a step is. */
 export interface StepKind {
   /** The names of the source steps, as rows of tables. */
@@ -16,6 +24,8 @@ export interface StepKind {
   rowsNote: string;
   addSource(step: AttentionStep): void;
   addDecoderInput(step: AttentionStep): void;
+  /** Return what the step writes, for a picture. */
+  results(step: AttentionStep): StepResult[];
   /** Add what follows from the output of the network; null if the shown layers do not determine it. */
   addResult(step: AttentionStep, output: Vector | null): void;
 }

@@ -8,7 +8,7 @@ import type { AttentionStep } from "./step";
 /** Add the stages of the cross-attention of the layer and head. They do not determine the output. */
 export function addTransformer(step: AttentionStep): void {
   const { record, input: { layer, head } } = step;
-  const query: Vector = rowOf(record.add("Query", `layer ${layer}, head ${head}: q = W_q x + b_q of the decoder's state`, [step.headQuery], { rows: ["q"], isByModel: true }), 0);
+  const query: Vector = rowOf(record.add("Query", `layer ${layer + 1}, head ${head + 1}: q = W_q x + b_q of the decoder's state`, [step.headQuery], { rows: ["q"], isByModel: true }), 0);
   const keys = record.add("Keys", "k = W_k s + b_k of the encoder's output", step.keys, { isByModel: true });
   const weights = addWeightStages(step, addScaledProducts(step, query, keys));
   const values = record.add("Values", "v = W_v s + b_v of the encoder's output", step.values, { isByModel: true });
