@@ -48,9 +48,6 @@
   function pointNames(count, first = 1) {
     return Array.from({ length: count }, (_, k) => `point ${first + k}`);
   }
-  function stepNames(count) {
-    return Array.from({ length: count }, (_, k) => `step ${k + 1}`);
-  }
   function timeNames(times, isDate) {
     if (!isDate) return times.map((time) => withMinus(String(time)));
     const texts = times.map((time) => new Date(time).toISOString());
@@ -227,7 +224,7 @@
     });
   }
   function referenceLines({ references, shows, coordinate }, losses) {
-    const { ground, soft } = theme();
+    const { soft } = theme();
     const positions = labelPositions(
       references.map(([, loss]) => coordinate(loss)),
       losses.filter(shows).map(coordinate),
@@ -237,7 +234,7 @@
       shapes: references.map(([, loss]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } })),
       annotations: references.map(([name, loss], k) => {
         const [side, anchor] = positions[k];
-        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, bgcolor: ground, opacity: 0.9, font: { size: 13, color: soft } };
+        return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 13, color: soft } };
       })
     };
   }
@@ -399,6 +396,7 @@
   // src/curves.ts
   var NOISE_FLOOR = "noise floor";
   var TOP_MARGIN = 54;
+  var LEGEND_PLACE = -0.25;
   var PART = " (validation)";
   function lossTraces(curves) {
     const { soft, accent, warn } = theme();
@@ -414,14 +412,14 @@
     return baseline ? [...floors, baseline] : floors;
   }
   function referenceLines2(curves, axis) {
-    const { ground, ink, soft } = theme();
+    const { ink, soft } = theme();
     const shapes = [];
     const annotations = [];
     for (const [name, loss] of axis.references) {
       const [colour, side] = name === NOISE_FLOOR ? [ink, "top"] : [soft, "bottom"];
       const text2 = escapeMarkup(`${name}${PART} ${loss === 0 ? "0" : formatNumber(loss)}`);
       shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: colour, width: 1, dash: "dashdot" } });
-      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text: text2, showarrow: false, bgcolor: ground, opacity: 0.9, font: { size: 13, color: colour } });
+      annotations.push({ xref: "paper", x: 1, xanchor: "right", y: axis.coordinate(loss), yanchor: side, text: text2, showarrow: false, font: { size: 13, color: colour } });
     }
     if (curves.best_epoch) {
       shapes.push({ type: "line", yref: "paper", y0: 0, y1: 1, x0: curves.best_epoch, x1: curves.best_epoch, line: { color: soft, width: 1, dash: "dot" } });
@@ -437,7 +435,7 @@
         margin: { l: 50, r: 15, t: TOP_MARGIN, b: 45 },
         hovermode: "x unified",
         ...referenceLines2(curves, axis),
-        legend: { orientation: "h", y: -0.18 },
+        legend: { orientation: "h", yanchor: "top", y: LEGEND_PLACE },
         xaxis: { title: { text: "epoch" }, ...integerTicks(curves.epoch.length) },
         yaxis: { title: { text: `${loss}${unit}` }, ...axis.axis }
       });
@@ -453,7 +451,7 @@
   function drawErrorsByStep(losses, unit) {
     const { accent } = theme();
     draw("by-step", [{ type: losses.length > MAX_BARS ? "scatter" : "bar", x: losses.map((_, k) => k + 1), y: losses, marker: { color: accent }, hovertemplate: "position %{x}: %{y:.4g}<extra></extra>" }], {
-      title: { text: `Mean squared error${unit} by position in the forecast`, font: { size: 14 } },
+      title: { text: `Mean squared error${unit}<br>by position in the forecast`, font: { size: 14 } },
       xaxis: { title: { text: "position in the forecast" }, ...integerTicks(losses.length) },
       yaxis: { rangemode: "tozero" }
     });
@@ -534,10 +532,9 @@
     const [S] = view.lengths;
     const [rows, columns] = view.size;
     const across = view.kind === "decoder_self" ? pointNames(columns, S + 1) : pointNames(columns);
-    const isAligned = view.trueSteps.length > 0;
-    const down = isAligned ? stepNames(rows) : pointNames(rows, view.kind === "encoder_self" ? 1 : S + 1);
+    const down = pointNames(rows, view.kind === "encoder_self" ? 1 : S + 1);
     const title = view.meaning === "strength" ? "read strength" : "attention weight";
-    const known = isAligned ? "attended point; outlined in orange: the true one" : "attended point";
+    const known = view.trueSteps.length > 0 ? "attended point; outlined in orange: the true one" : "attended point";
     draw("map", [heatmap(view.rows, across, down, colourScale(view.meaning, view.map, view.largest), title, view.map.decimals)], {
       xaxis: { title: { text: view.kind === "decoder_self" ? DECODER_STEPS : known }, constrain: "domain" },
       yaxis: { autorange: "reversed", title: { text: "query step" } },
@@ -763,7 +760,7 @@
     draw("path", traces, {
       ...rowAxes(view, rows),
       xaxis: { title: { text: escapeMarkup(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
-      legend: { orientation: "h", y: 1.12 },
+      legend: { orientation: "h", yanchor: "bottom", y: 1.02 },
       hovermode: "closest",
       uirevision: String(view.example)
     });
@@ -941,10 +938,10 @@
     byId("history-name").textContent = name;
     byId("history-frame").setAttribute("aria-valuetext", name);
     const title = history.meaning === "strength" ? "read strength" : "attention weight";
-    const down = history.alignment ? stepNames(T) : pointNames(T, S + 1);
+    const down = pointNames(T, S + 1);
     draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest2), title, weights.decimals)], {
       xaxis: { title: { text: "attended source point" } },
-      yaxis: { autorange: "reversed", title: { text: history.alignment ? "target step" : "forecast point" } },
+      yaxis: { autorange: "reversed", title: { text: "forecast point" } },
       shapes: outlines(known, ALIGNMENT_COLOUR)
     });
   }
@@ -996,140 +993,6 @@
     addPlayButton(frames, show);
     onThemeChange(show);
     choose();
-  }
-
-  // src/live/loss.ts
-  function meanSquaredError(forecast, truth, scale) {
-    let sum = 0;
-    let count = 0;
-    for (const [t, row] of (truth ?? []).entries()) {
-      for (const [g, value] of row.entries()) {
-        if (!Number.isFinite(value) || t >= forecast.length) continue;
-        sum += ((forecast[t][g] - value) / scale[g]) ** 2;
-        count += 1;
-      }
-    }
-    return count ? sum / count : null;
-  }
-  function largestChange(one, other) {
-    return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
-  }
-
-  // src/live/svg.ts
-  var NAMESPACE = "http://www.w3.org/2000/svg";
-  function svg(tag, attributes = {}, ...children) {
-    const element = document.createElementNS(NAMESPACE, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
-    element.append(...children);
-    return element;
-  }
-  var halo = (ground) => ({ stroke: ground, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
-  function linearScale(domain, range) {
-    const [low, high] = domain;
-    const [first, last] = range;
-    const slope = (last - first) / (high - low || 1);
-    const scale = (value) => first + (value - low) * slope;
-    return Object.assign(scale, { invert: (pixel) => low + (pixel - first) / slope, domain });
-  }
-  function roundTicks([low, high], count) {
-    const rough = (high - low) / count;
-    if (!(rough > 0)) return [low];
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
-    const ticks = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
-    return ticks;
-  }
-  function tickText(value, ticks) {
-    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
-    const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
-    return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
-  }
-  var VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
-  var DIVERGING2 = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
-  function interpolate(stops, share) {
-    const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
-    const k = Math.min(stops.length - 2, Math.floor(position));
-    return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
-  }
-  function weightColour(weight, largest2, signed) {
-    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest2 / 2) : interpolate(VIRIDIS, weight / largest2);
-  }
-  var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
-  function luminance(colour) {
-    const [r, g, b] = colour.map((part) => part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  }
-  var inkOn = (colour) => luminance(colour) > Math.sqrt(1.05 * 0.05) - 0.05 ? "#000" : "#fff";
-  var measured = null;
-  function textWidth(text2, size) {
-    measured ??= document.createElement("canvas").getContext("2d");
-    measured.font = `${size}px system-ui, sans-serif`;
-    return measured.measureText(text2).width;
-  }
-  function keepFromScrolling(element) {
-    element.style.touchAction = "none";
-    element.addEventListener("touchstart", (event) => {
-      event.preventDefault();
-    }, { passive: false });
-  }
-
-  // src/live/matrix.ts
-  function weightScale(rows, meaning, isRelative) {
-    const largest2 = Math.max(1e-6, ...rows.map((row) => Math.max(...row.map(Math.abs))));
-    if (meaning === "strength") return { low: -largest2, high: largest2, title: "read strength", colour: (weight) => weightColour(weight, largest2, true) };
-    const high = isRelative ? largest2 : 1;
-    const title = isRelative ? "weight, relative to the largest" : "weight";
-    return { low: 0, high, title, colour: (weight) => weightColour(weight, high, false) };
-  }
-
-  // src/live/scene.ts
-  function weightsOf(answer, kind, layer, head) {
-    return answer.maps[kind]?.[layer]?.[head] ?? [];
-  }
-  function pointNames2({ kind, source }) {
-    const ofSource = (k) => `source point ${k + 1}`;
-    const ofForecast = (k) => `forecast point ${source.length + k + 1}`;
-    return { row: kind === "encoder_self" ? ofSource : ofForecast, column: kind === "decoder_self" ? ofForecast : ofSource };
-  }
-  var isKnockedOut = (row) => row.length > 0 && row.every((weight) => weight === 0);
-  var isForced = ({ state: { kind, force, layer, head }, canForce: canForce2 }, step) => canForce2 && kind === "cross" && force.get(step + 1, layer, head) !== void 0;
-  function scaleOf({ state: { kind, layer, head, isRelative } }, { answer, meaning }) {
-    return weightScale(weightsOf(answer, kind, layer, head), meaning, isRelative);
-  }
-  function matrixOf(scene, shown) {
-    const { state, hasAlignment, alignment, canForce: canForce2 } = scene;
-    const { kind, source: { length: S } } = state;
-    const rows = weightsOf(shown.answer, kind, state.layer, state.head);
-    const isCross = kind === "cross";
-    const isCountedFrom1 = kind === "encoder_self" || isCross && hasAlignment;
-    const numbers = (count, first) => Array.from({ length: count }, (_, k) => String(first + k));
-    return {
-      rows,
-      scale: scaleOf(scene, shown),
-      names: pointNames2(state),
-      isNumbered: true,
-      rowLabels: numbers(rows.length, isCountedFrom1 ? 1 : S + 1),
-      columnLabels: numbers(rows[0]?.length ?? 0, kind === "decoder_self" ? S + 1 : 1),
-      down: kind === "encoder_self" ? "source point" : isCountedFrom1 ? "target step" : "forecast point",
-      across: kind === "decoder_self" ? "attended forecast point" : "attended source point",
-      chosen: Math.min(state.step, rows.length - 1),
-      canForce: canForce2 && isCross,
-      isForced: (row) => isForced(scene, row),
-      links: isCross ? alignment.flatMap((column, row) => column < 0 ? [] : [{ row, column, isPossible: false }]) : []
-    };
-  }
-  function hasOwnScales(shown) {
-    return shown.some(({ scale }) => scale.some((each, g) => each !== shown[0].scale[g]));
-  }
-  function shareOfRange({ state: { source, truth }, features, targetFeatures }, one, other) {
-    const shares = targetFeatures.map((name, g) => {
-      const change = largestChange(one.map((row) => [row[g]]), other.map((row) => [row[g]]));
-      const f = features.indexOf(name);
-      const values = [...f < 0 ? [] : source.map((row) => row[f]), ...[...truth ?? [], ...one, ...other].map((row) => row[g])].filter(Number.isFinite);
-      return change === 0 ? 0 : change / (Math.max(...values) - Math.min(...values));
-    });
-    return Math.max(0, ...shares);
   }
 
   // src/live/force.ts
@@ -1186,678 +1049,6 @@
       }
     }
     return packed;
-  }
-
-  // src/live/weights.ts
-  var uniformRow = (count) => new Array(count).fill(1 / count);
-  var oneHotRow = (count, index) => Array.from({ length: count }, (_, k) => k === index ? 1 : 0);
-  function setWeight(row, index, weight) {
-    const chosen = Math.min(1, Math.max(0, weight));
-    const others = row.reduce((sum, each, k) => k === index ? sum : sum + Math.max(0, each), 0);
-    return row.map((each, k) => {
-      if (k === index) return row.length === 1 ? 1 : chosen;
-      return others > 0 ? Math.max(0, each) / others * (1 - chosen) : (1 - chosen) / (row.length - 1);
-    });
-  }
-  function shuffleRow(row, random = Math.random) {
-    const shuffled = [...row];
-    for (let k = shuffled.length - 1; k > 0; k -= 1) {
-      const other = Math.floor(random() * (k + 1));
-      [shuffled[k], shuffled[other]] = [shuffled[other], shuffled[k]];
-    }
-    return shuffled;
-  }
-  var ForcedRows = class _ForcedRows {
-    rows = /* @__PURE__ */ new Map();
-    static key = (step, layer, head) => `${step}/${layer}/${head}`;
-    get(step, layer, head) {
-      return this.rows.get(_ForcedRows.key(step, layer, head))?.weights;
-    }
-    set(step, layer, head, weights) {
-      this.rows.set(_ForcedRows.key(step, layer, head), { step, layer, head, weights });
-    }
-    delete(step, layer, head) {
-      this.rows.delete(_ForcedRows.key(step, layer, head));
-    }
-    /** Return a copy. */
-    copy() {
-      const copy2 = new _ForcedRows();
-      for (const { step, layer, head, weights } of this.rows.values()) copy2.set(step, layer, head, weights);
-      return copy2;
-    }
-    clear() {
-      this.rows.clear();
-    }
-    get size() {
-      return this.rows.size;
-    }
-    get list() {
-      return [...this.rows.values()].sort((a, b) => a.step - b.step || a.layer - b.layer || a.head - b.head);
-    }
-  };
-
-  // src/live/state.ts
-  var isSame = (one, other) => one.model === other.model && one.run === other.run;
-  var distinct = (subjects) => subjects.filter((each, k) => subjects.findIndex((other) => isSame(each, other)) === k);
-  function withFirst(subjects, first) {
-    const [before2, ...others] = subjects;
-    return distinct([first, ...others.map((each) => isSame(each, first) ? before2 : each)]);
-  }
-  function copyState(state) {
-    const { force, ...others } = state;
-    return { ...structuredClone(others), force: force.copy() };
-  }
-  var FRAGMENT_PREFIX = "#state=";
-  var MAX_INDEX = 1e6;
-  var MAX_POINTS = 5e3;
-  var MAX_VALUE = 1e15;
-  function toFragment(state, page) {
-    const shared = {
-      p: page,
-      e: state.example,
-      m: state.subjects.map(({ model, run, epoch }) => [model, run, epoch]),
-      k: state.kind,
-      v: [state.layer, state.head, state.step, state.point]
-    };
-    if (state.isChanged || state.example === null) shared.s = state.source;
-    if (state.isRelative) shared.r = 1;
-    if (state.force.size) shared.f = state.force.list;
-    return FRAGMENT_PREFIX + encodeURIComponent(JSON.stringify(shared));
-  }
-  var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
-  function isSource(source, { features, fixed, longest }) {
-    if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS)) return false;
-    return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
-  }
-  var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
-  function isForced2({ step, layer, head, weights }, { steps, layers, heads }, points2) {
-    return isRow(weights) && weights.length === points2 && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
-  }
-  function readSubjects(m, { runs }) {
-    if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
-    const subjects = distinct(m.map(([model, run, epoch]) => ({ model, run, epoch })));
-    return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
-  }
-  var isView = (v) => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
-  function check({ p, e, s, f = [], m, k, v, r }, limits) {
-    if (p !== limits.page || s !== void 0 && !isSource(s, limits)) return null;
-    if (e === null ? s === void 0 : !isIndex(e, limits.examples.length)) return null;
-    const points2 = s ? s.length : limits.examples[e];
-    const subjects = readSubjects(m, limits);
-    if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced2(row, limits, points2))) return null;
-    const force = new ForcedRows();
-    for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
-    const [layer, head, step, point] = v;
-    return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point, isRelative: r === 1 };
-  }
-  function fromFragment(fragment, limits) {
-    if (!fragment.startsWith(FRAGMENT_PREFIX)) return null;
-    try {
-      return check(JSON.parse(decodeURIComponent(fragment.slice(FRAGMENT_PREFIX.length))), limits);
-    } catch {
-      return null;
-    }
-  }
-  var SAMPLE = 4096;
-  function pageKey(models) {
-    const parts = models.flatMap(({ sha256, runs }) => [sha256, ...runs.flatMap(({ name, seed, best_epoch: best, parameters: { data } }) => [name, seed, best, data.slice(0, SAMPLE), data.slice(-SAMPLE)])]);
-    let hash = 2166136261;
-    for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
-    return hash.toString(36);
-  }
-
-  // src/live/shared_controls.ts
-  var NONE = "none";
-  function runChoices(explorer) {
-    return explorer.models.flatMap(({ content }, model) => content.runs.map(({ name, best_epoch: epoch }, run) => ({ name, subject: { model, run, epoch } })));
-  }
-  var choiceOf = (choices, { model, run }) => choices.findIndex(({ subject }) => subject.model === model && subject.run === run);
-  var onClick = (id, act) => {
-    byId(id).addEventListener("click", act);
-  };
-  var onChange = (id, act) => {
-    byId(id).addEventListener("change", act);
-  };
-  function addSharedControls(explorer) {
-    const { state } = explorer;
-    const names = explorer.exampleNames;
-    fill(selectById("live-example"), [...names, "your own"], state.example ?? names.length);
-    onChange("live-example", () => {
-      const example = numberOf("live-example");
-      if (example < names.length) explorer.chooseExample(example);
-      else explorer.chooseOwn();
-    });
-    onClick("live-before", () => {
-      explorer.chooseExample((state.example ?? 0) - 1);
-    });
-    onClick("live-after", () => {
-      explorer.chooseExample((state.example ?? -1) + 1);
-    });
-    onClick("live-reset", () => {
-      explorer.resetSource();
-    });
-    onClick("live-undo", () => {
-      explorer.undo();
-    });
-    onClick("live-redo", () => {
-      explorer.redo();
-    });
-    onChange("live-kind", () => {
-      explorer.change(() => {
-        state.kind = kinds(explorer)[numberOf("live-kind")];
-      });
-    });
-    onChange("live-layer", () => {
-      explorer.change(() => {
-        state.layer = numberOf("live-layer");
-      });
-    });
-    onChange("live-head", () => {
-      explorer.change(() => {
-        state.head = numberOf("live-head");
-      });
-    });
-    onChange("live-colours", () => {
-      explorer.setRelative(selectById("live-colours").value === "largest");
-    });
-    byId("live-step").addEventListener("input", () => {
-      explorer.chooseStep(numberOf("live-step"));
-    });
-    onClick("live-own", () => {
-      explorer.freeRow();
-    });
-    onClick("live-own-all", () => {
-      explorer.freeAll();
-    });
-    onClick("live-uniform", () => {
-      explorer.forceUniform();
-    });
-    onClick("live-shuffle", () => {
-      explorer.forceShuffled();
-    });
-    onClick("live-knock-head", () => {
-      explorer.knockOut(false);
-    });
-    onClick("live-knock-layer", () => {
-      explorer.knockOut(true);
-    });
-    addSubjectControls(explorer);
-  }
-  function addSubjectControls(explorer) {
-    const { state } = explorer;
-    const choices = runChoices(explorer);
-    const names = choices.map(({ name }) => name);
-    for (const id of ["live-run", "live-other"]) selectById(id).parentElement.hidden = choices.length < 2;
-    fill(selectById("live-run"), names);
-    fill(selectById("live-other"), [NONE, ...names]);
-    showSubjects(explorer);
-    onChange("live-run", () => {
-      const chosen = { ...choices[numberOf("live-run")].subject };
-      explorer.change(() => {
-        state.subjects = withFirst(state.subjects, chosen);
-      });
-    });
-    onChange("live-other", () => {
-      const chosen = numberOf("live-other");
-      explorer.change(() => {
-        state.subjects = chosen ? distinct([state.subjects[0], { ...choices[chosen - 1].subject }]) : [state.subjects[0]];
-      });
-    });
-    byId("live-epoch").addEventListener("input", () => {
-      const { epochs } = epochsOf(explorer);
-      explorer.change(() => {
-        for (const subject of state.subjects) subject.epoch = nearest(explorer, subject, epochs[numberOf("live-epoch")]);
-      });
-    });
-  }
-  function showSubjects(explorer) {
-    const choices = runChoices(explorer);
-    const [first, second] = explorer.state.subjects;
-    selectById("live-run").value = String(choiceOf(choices, first));
-    const other = selectById("live-other");
-    other.value = String(second ? choiceOf(choices, second) + 1 : 0);
-    for (const [k, option] of [...other.options].entries()) option.disabled = k === choiceOf(choices, first) + 1;
-  }
-  function nearest(explorer, { model, run }, epoch) {
-    const { epochs } = explorer.models[model].content.runs[run];
-    return epochs.reduce((best, each) => Math.abs(each - epoch) < Math.abs(best - epoch) ? each : best);
-  }
-  function epochsOf(explorer) {
-    const [{ model, run }] = explorer.state.subjects;
-    const { epochs, best_epoch: best } = explorer.models[model].content.runs[run];
-    return { epochs, best };
-  }
-  function kinds(explorer) {
-    return Object.keys(explorer.scene?.shown[0].answer.maps ?? {});
-  }
-  var countedNames = (count) => Array.from({ length: count }, (_, k) => String(k + 1));
-  function showSharedControls(explorer, names) {
-    const { state, first, rowCount: rows } = explorer;
-    const scene = explorer.scene;
-    selectById("live-example").value = String(state.example ?? explorer.exampleNames.length);
-    byId("live-undo").disabled = !explorer.canUndo;
-    byId("live-redo").disabled = !explorer.canRedo;
-    const all = kinds(explorer);
-    if (!all.includes(state.kind) && all.length) [state.kind] = all;
-    fill(selectById("live-kind"), all.length ? all.map((kind) => KIND_NAMES[kind]) : ["no attention"], Math.max(0, all.indexOf(state.kind)));
-    fill(selectById("live-layer"), countedNames(first.layers), state.layer);
-    fill(selectById("live-head"), countedNames(first.heads), state.head);
-    for (const id of ["live-kind", "live-layer", "live-head"]) selectById(id).parentElement.hidden = selectById(id).options.length < 2;
-    selectById("live-colours").value = state.isRelative ? "largest" : "1";
-    selectById("live-colours").parentElement.hidden = all.length === 0 || scene.shown[0].meaning === "strength";
-    inputById("live-step").max = String(rows - 1);
-    inputById("live-step").value = String(state.step);
-    const name = names.row(state.step);
-    byId("live-step-name").textContent = `${capitalize(name)} (${state.step + 1} of ${rows})`;
-    byId("live-step").setAttribute("aria-valuetext", `${name}, ${state.step + 1} of ${rows}`);
-    showSubjects(explorer);
-    showEpoch(explorer);
-    const row = state.kind === "cross" ? state.force.get(state.step + 1, state.layer, state.head) : void 0;
-    byId("live-weights-name").textContent = `Weights of ${name}${!row ? "" : isKnockedOut(row) ? ": knocked out, so all are 0" : ": forced by you"}`;
-    byId("live-force").hidden = !scene.canForce || state.kind !== "cross";
-    byId("live-knock-layer").hidden = first.layers < 2 && first.heads < 2;
-    byId("live-own").disabled = row === void 0;
-    byId("live-own-all").disabled = state.force.size === 0;
-  }
-  function describeEpochs(shown) {
-    if (shown.every(({ epochs, recorded }) => epochs.length < 2 && recorded < 2)) return "";
-    const [first, ...others] = shown;
-    const lacking = shown.filter(({ epochs, recorded }) => epochs.length < recorded).map(({ name, epochs, recorded }) => `The page has the parameters of ${name} at ${epochs.length} of ${recorded} recorded epochs; all would be too large.`);
-    const elsewhere = others.filter(({ epoch }) => epoch !== first.epoch).map(({ name, epoch, epochs, best_epoch: best }) => {
-      const when = epoch === 0 ? "before training" : `after epoch ${epoch}`;
-      return `${name} is shown ${when}${epoch === best ? ", which had its lowest validation loss" : ""}${epochs.length < 2 ? "; the page has no other epoch of it" : ""}.`;
-    });
-    return [...lacking, ...elsewhere].join(" ");
-  }
-  function showEpoch(explorer) {
-    const { epochs, best } = epochsOf(explorer);
-    const [{ epoch }] = explorer.state.subjects;
-    byId("live-epochs").hidden = epochs.length < 2;
-    inputById("live-epoch").max = String(epochs.length - 1);
-    inputById("live-epoch").value = String(epochs.indexOf(epoch));
-    const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? " (lowest validation loss)" : ""}`;
-    byId("live-epoch-name").textContent = name;
-    byId("live-epoch").setAttribute("aria-valuetext", name);
-    const note = describeEpochs(explorer.state.subjects.map(({ model, run, epoch: each }) => ({ ...explorer.models[model].content.runs[run], epoch: each })));
-    byId("live-epoch-note").textContent = note;
-    byId("live-epoch-note").hidden = note === "";
-  }
-
-  // src/live/controls.ts
-  var MAX_INPUTS = 8;
-  function addControls(explorer) {
-    addSharedControls(explorer);
-    onClick("live-blank", () => {
-      explorer.chooseBlank();
-    });
-    onClick("live-add", () => {
-      explorer.addPoint();
-    });
-    onClick("live-remove", () => {
-      explorer.removePoint();
-    });
-  }
-  function showControls(explorer, scene) {
-    showSharedControls(explorer, pointNames2(explorer.state));
-    showPoint(explorer, scene);
-  }
-  function showPoint(explorer, { features, state }) {
-    const place3 = byId("live-values");
-    byId("live-point-name").textContent = `Source point ${state.point + 1} of ${state.source.length}`;
-    const shown = features.slice(0, MAX_INPUTS);
-    if (place3.children.length !== shown.length) {
-      place3.replaceChildren(...shown.map((name, f) => {
-        const label = textElement("label", `${name} `);
-        const input = document.createElement("input");
-        input.type = "number";
-        input.step = "any";
-        input.addEventListener("input", () => {
-          if (input.value !== "" && Number.isFinite(input.valueAsNumber)) explorer.movePoint(explorer.state.point, { [f]: input.valueAsNumber });
-        });
-        label.append(input);
-        return label;
-      }));
-    }
-    for (const [f, input] of [...place3.querySelectorAll("input")].entries()) {
-      const value = state.source[state.point][f];
-      if (document.activeElement !== input) input.value = formatValue(value, 1).replace("\u2212", "-");
-    }
-    byId("live-add").disabled = !explorer.accepts(state.source.length + 1);
-    byId("live-remove").disabled = !explorer.accepts(state.source.length - 1);
-  }
-
-  // src/live/announce.ts
-  var REST = 700;
-  function announcer(element, rest = REST) {
-    let timer;
-    return (text2) => {
-      clearTimeout(timer);
-      timer = setTimeout(() => {
-        if (element.textContent !== text2) element.textContent = text2;
-      }, rest);
-    };
-  }
-
-  // src/live/bars.ts
-  var HEIGHT = 140;
-  var MARGIN = { left: 44, right: 6, top: 20, bottom: 22 };
-  var STEP = 0.05;
-  var WeightBars = class {
-    constructor(place3, events) {
-      this.place = place3;
-      this.events = events;
-      place3.replaceChildren(this.root);
-    }
-    place;
-    events;
-    root = svg("svg", { role: "group" });
-    isDragging = false;
-    /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
-    draw(weights, { scale, labels, isForced: isForced3, canForce: canForce2 }) {
-      const width = Math.max(220, this.place.clientWidth);
-      const { low: lowest, high: largest2 } = scale;
-      const high = HEIGHT - MARGIN.top - MARGIN.bottom;
-      const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
-      const toY = (weight) => MARGIN.top + (largest2 - weight) / (largest2 - lowest) * high;
-      const { line, soft, warn, ink, ground } = theme();
-      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.bar : void 0;
-      this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-      this.root.setAttribute("width", String(width));
-      this.root.setAttribute("height", String(HEIGHT));
-      this.root.setAttribute("aria-label", canForce2 ? "Weights of the step; arrow keys change one" : "Weights of the step");
-      const parts = (lowest < 0 ? [lowest, 0, largest2] : [0, largest2]).map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, withMinus(String(Number(tick.toPrecision(2)))))));
-      for (const [s, weight] of weights.entries()) {
-        const x = MARGIN.left + s * bar;
-        const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
-        parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
-        if (bar >= 12) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": 13, fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
-        if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
-        if (canForce2) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest2 - (y - MARGIN.top) / high * (largest2 - lowest)));
-      }
-      this.root.replaceChildren(...parts);
-      if (focused !== void 0 && !this.isDragging) this.root.querySelector(`[data-bar="${focused}"]`)?.focus();
-    }
-    handle(column, label, weight, x, width, toWeight) {
-      const handle = svg("rect", {
-        x,
-        y: 0,
-        width,
-        height: HEIGHT - MARGIN.bottom,
-        fill: "transparent",
-        class: "bar-handle",
-        "data-bar": column,
-        tabindex: 0,
-        role: "slider",
-        "aria-label": `weight of source step ${column + 1}${label === String(column + 1) ? "" : `, ${label}`}`,
-        "aria-valuemin": 0,
-        "aria-valuemax": 1,
-        "aria-valuenow": weight.toFixed(3)
-      });
-      handle.style.cursor = "ns-resize";
-      keepFromScrolling(handle);
-      handle.addEventListener("keydown", (event) => {
-        const change = { ArrowUp: STEP, ArrowRight: STEP, ArrowDown: -STEP, ArrowLeft: -STEP }[event.key];
-        if (change === void 0) return;
-        event.preventDefault();
-        this.events.setWeight(column, weight + change);
-      });
-      handle.addEventListener("pointerdown", (event) => {
-        event.preventDefault();
-        this.isDragging = true;
-        const set = (at) => {
-          const box = this.root.getBoundingClientRect();
-          this.events.setWeight(column, toWeight((at.clientY - box.top) * (HEIGHT / box.height)));
-        };
-        const stop = () => {
-          this.isDragging = false;
-          window.removeEventListener("pointermove", set);
-          window.removeEventListener("pointerup", stop);
-          window.removeEventListener("pointercancel", stop);
-        };
-        set(event);
-        window.addEventListener("pointermove", set);
-        window.addEventListener("pointerup", stop);
-        window.addEventListener("pointercancel", stop);
-      });
-      return handle;
-    }
-  };
-
-  // src/live/heatmap_plot.ts
-  var FONT = 13;
-  var TOP = 8;
-  var BAR = { gap: 14, width: 12, numbers: 40, title: 18 };
-  var BAR_STEPS = 48;
-  var MIN_BAR = 96;
-  var MAX_HEIGHT = 420;
-  var MAX_CELL = 64;
-  var MAX_CELLS_AS_ELEMENTS = 1600;
-  var LONGEST_LABEL = 16;
-  var MIN_LABELLED = 12;
-  var hasText = ({ cellWidth, cellHeight }) => cellWidth >= 42 && cellHeight >= 20;
-  var bottomOf = ({ rows, cellHeight }) => TOP + rows * cellHeight;
-  var shapeOf = (grid) => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
-  var labelWidth = (labels) => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
-  function layOut(view, width) {
-    const [rows, columns] = [view.rows.length, view.columnLabels.length];
-    const left = 30 + labelWidth(view.rowLabels) + (view.rowLabels.some((_, t) => view.isForced(t)) ? 12 : 0);
-    const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
-    const cellWidth = Math.min(MAX_CELL * 2, (width - left - right) / columns);
-    const widest = labelWidth(view.columnLabels);
-    const isTurned = !view.isNumbered && widest > Math.max(cellWidth, MIN_LABELLED) - 3;
-    const below = (isTurned ? widest + 10 : 18) + 24;
-    const cellHeight = Math.min(cellWidth, MAX_CELL, (MAX_HEIGHT - TOP - 42) / rows);
-    const height = Math.max(TOP + rows * cellHeight, MIN_BAR) + below;
-    return { rows, columns, cellWidth, cellHeight, left, width, height, isTurned };
-  }
-  function cellElement(grid, step, column) {
-    const rect = svg("rect", { class: "cell", "data-step": step, "data-column": column }, svg("title"));
-    return svg("g", {}, rect, ...hasText(grid) ? [svg("text", { "text-anchor": "middle", "font-size": 14, "pointer-events": "none" })] : []);
-  }
-  function place(rect, { cellWidth, cellHeight, left }, step, column) {
-    const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
-    for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
-  }
-  function describeCell({ rows, names, isForced: isForced3 }, step, column) {
-    const weight = withMinus(rows[step][column].toFixed(4));
-    if (isForced3(step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
-    return `${names.row(step)} attends to ${names.column(column)} with ${weight}`;
-  }
-  function colourBar({ low, high, title, colour }, grid) {
-    const { soft, line } = theme();
-    const x = grid.left + grid.columns * grid.cellWidth + BAR.gap;
-    const height = Math.max(MIN_BAR, grid.rows * grid.cellHeight);
-    const group = svg("g", { class: "colour-bar", "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
-    for (let k = 0; k < BAR_STEPS; k += 1) {
-      const weight = high - (k + 0.5) / BAR_STEPS * (high - low);
-      group.append(svg("rect", { x, y: TOP + k / BAR_STEPS * height, width: BAR.width, height: height / BAR_STEPS + 0.5, fill: rgb(colour(weight)) }));
-    }
-    group.append(svg("rect", { x, y: TOP, width: BAR.width, height, fill: "none", stroke: line }));
-    for (const weight of low < 0 ? [low, 0, high] : [low, (low + high) / 2, high]) {
-      const y = TOP + (high - weight) / (high - low) * height;
-      const text2 = withMinus(String(Number(weight.toPrecision(2))));
-      group.append(svg("text", { x: x + BAR.width + 4, y: Math.min(TOP + height, Math.max(TOP + 9, y + 4)) }, text2));
-    }
-    const [titleX, middle] = [x + BAR.width + BAR.numbers + 8, TOP + height / 2];
-    group.append(svg("text", { x: titleX, y: middle, "text-anchor": "middle", transform: `rotate(-90 ${titleX} ${middle})` }, textWidth(title, FONT) > height ? title.replace(", relative to the largest", " / largest") : title));
-    return group;
-  }
-  var HeatmapPlot = class _HeatmapPlot {
-    constructor(place3, events) {
-      this.place = place3;
-      this.events = events;
-      this.root = svg("svg", { tabindex: 0, role: "grid" });
-      this.cellId = `live-cell-${_HeatmapPlot.count += 1}`;
-      place3.replaceChildren(this.root);
-      this.root.append(this.cellGroup);
-      this.root.addEventListener("focus", () => {
-        this.showCursor();
-      });
-      this.root.addEventListener("blur", () => {
-        this.showCursor();
-      });
-      this.root.addEventListener("pointermove", (event) => {
-        this.events.pointAt(this.columnAt(event));
-      });
-      this.root.addEventListener("pointerleave", () => {
-        this.events.pointAt(null);
-      });
-    }
-    place;
-    events;
-    root;
-    static count = 0;
-    cellId;
-    column = 0;
-    /** The elements of the cells stay while the grid has the same cells: a browser loses the click on an element that is replaced between press and release. */
-    cellGroup = svg("g", { "aria-hidden": "true" });
-    cursor = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page" });
-    /** The column of the source step at which the reader points, in this picture or in another. */
-    pointed = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page", visibility: "hidden" });
-    shape = "";
-    grid = null;
-    /** Mark the column of a source step; null: none. */
-    mark(column) {
-      const { grid, pointed } = this;
-      pointed.setAttribute("visibility", grid && column !== null && column < grid.columns ? "visible" : "hidden");
-      if (!grid || column === null) return;
-      place(pointed, { ...grid, cellHeight: grid.rows * grid.cellHeight }, 0, column);
-      pointed.setAttribute("stroke", theme().accent);
-    }
-    /** Return the column of a pointer; null if it is over none. */
-    columnAt(event) {
-      const { grid } = this;
-      if (!grid) return null;
-      const box = this.root.getBoundingClientRect();
-      const column = Math.floor(((event.clientX - box.left) * (this.root.viewBox.baseVal.width / box.width) - grid.left) / grid.cellWidth);
-      return column >= 0 && column < grid.columns ? column : null;
-    }
-    showCursor() {
-      this.cursor.setAttribute("visibility", document.activeElement === this.root ? "visible" : "hidden");
-    }
-    /** Draw a view, or hide the picture if there are no weights. */
-    draw(view) {
-      const { rows, chosen, scale } = view;
-      this.place.hidden = rows.length === 0;
-      if (!rows.length) return;
-      const grid = layOut(view, Math.max(240, this.place.clientWidth));
-      this.grid = grid;
-      this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
-      this.root.setAttribute("width", String(grid.width));
-      this.root.setAttribute("height", String(grid.height));
-      this.column = Math.min(this.column, grid.columns - 1);
-      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${view.canForce ? ", Enter makes its step attend there only" : ""}.`);
-      this.root.setAttribute("aria-rowcount", String(rows.length));
-      this.root.setAttribute("aria-colcount", String(grid.columns));
-      const isImage = rows.length * grid.columns > MAX_CELLS_AS_ELEMENTS;
-      if (isImage) this.cellGroup.replaceChildren(this.image(view, grid));
-      else this.drawCells(view, grid);
-      this.shape = isImage ? "" : shapeOf(grid);
-      while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
-      this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.pointed, this.cursor, this.currentCell(view));
-      place(this.cursor, grid, chosen, this.column);
-      this.cursor.setAttribute("stroke", theme().ink);
-      this.showCursor();
-      this.root.onclick = (event) => {
-        this.click(event, grid);
-      };
-      this.root.onkeydown = (event) => {
-        this.key(event, grid, chosen);
-      };
-    }
-    /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
-    currentCell({ rows, chosen, names, isForced: isForced3 }) {
-      this.root.setAttribute("aria-activedescendant", this.cellId);
-      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}${isForced3(chosen) ? ", forced" : ""}` });
-      return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell3);
-    }
-    drawCells(view, grid) {
-      const { rows, scale } = view;
-      if (this.shape !== shapeOf(grid)) this.cellGroup.replaceChildren(...rows.flatMap((row, t) => row.map((_, s) => cellElement(grid, t, s))));
-      for (const [t, row] of rows.entries()) {
-        for (const [s, weight] of row.entries()) {
-          const colour = scale.colour(weight);
-          const [rect, words] = this.cellGroup.children[t * grid.columns + s].children;
-          place(rect, grid, t, s);
-          rect.setAttribute("fill", rgb(colour));
-          rect.firstElementChild.textContent = describeCell(view, t, s);
-          if (!words) continue;
-          words.setAttribute("x", String(grid.left + (s + 0.5) * grid.cellWidth));
-          words.setAttribute("y", String(TOP + (t + 0.5) * grid.cellHeight + 5));
-          words.setAttribute("fill", inkOn(colour));
-          words.textContent = withMinus(weight.toFixed(2));
-        }
-      }
-    }
-    image({ rows, scale }, grid) {
-      const canvas = document.createElement("canvas");
-      [canvas.width, canvas.height] = [grid.columns, grid.rows];
-      const context = canvas.getContext("2d");
-      const pixels = context.createImageData(grid.columns, grid.rows);
-      for (const [k, weight] of rows.flat().entries()) pixels.data.set([...scale.colour(weight), 255], 4 * k);
-      context.putImageData(pixels, 0, 0);
-      return svg("image", { x: grid.left, y: TOP, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
-    }
-    labels({ rowLabels, columnLabels, isNumbered, down, across }, grid) {
-      const { soft } = theme();
-      const group = svg("g", { "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
-      const every = (size, room) => Math.max(1, Math.ceil(room / size));
-      const bottom = bottomOf(grid);
-      for (let t = 0; t < grid.rows; t += every(grid.cellHeight, MIN_LABELLED)) {
-        group.append(svg("text", { x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
-      }
-      for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
-        const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
-        group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, label));
-      }
-      group.append(svg("text", { x: grid.left + grid.columns * grid.cellWidth / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
-      const middle = (TOP + bottom) / 2;
-      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
-      return group;
-    }
-    /** Outlines: known links, forced rows and the chosen row. */
-    marks({ rows, links, isForced: isForced3, chosen }, grid) {
-      const { warn } = theme();
-      const group = svg("g", { fill: "none", "pointer-events": "none" });
-      const outline = (t, s, count, attributes) => {
-        group.append(svg("rect", { x: grid.left + s * grid.cellWidth, y: TOP + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
-      };
-      for (const link of links) if (link.row < grid.rows && link.column < grid.columns) outlineLink(link, outline);
-      for (const t of rows.keys()) {
-        if (!isForced3(t)) continue;
-        group.append(svg("text", { x: 20, y: TOP + (t + 0.5) * grid.cellHeight + 4, "font-size": 12, stroke: "none", fill: warn, class: "forced-row" }, "\u25B8"));
-        outline(t, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
-      }
-      outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
-      return group;
-    }
-    click(event, grid) {
-      const box = this.root.getBoundingClientRect();
-      const column = this.columnAt(event);
-      const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
-      if (row < 0 || row >= grid.rows) return;
-      if (column === null) {
-        this.events.chooseStep(row);
-        return;
-      }
-      this.column = column;
-      this.events.chooseCell(row, column);
-    }
-    key(event, grid, chosen) {
-      const [dt, ds] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
-      if (dt || ds) {
-        event.preventDefault();
-        this.column = Math.min(grid.columns - 1, Math.max(0, this.column + ds));
-        this.events.chooseStep(Math.min(grid.rows - 1, Math.max(0, chosen + dt)));
-      } else if (event.key === "Enter" || event.key === " ") {
-        event.preventDefault();
-        this.events.chooseCell(chosen, this.column);
-      }
-    }
-  };
-  function outlineLink({ row, column, isPossible }, outline) {
-    outline(row, column, 1, { stroke: "#000", "stroke-width": 4 });
-    outline(row, column, 1, { stroke: ALIGNMENT_COLOUR, "stroke-width": 2, "stroke-dasharray": isPossible ? "3 3" : "none", class: "true-step" });
   }
 
   // src/live/runtime.ts
@@ -1926,6 +1117,124 @@
       },
       release: () => session.release()
     };
+  }
+
+  // src/live/weights.ts
+  var uniformRow = (count) => new Array(count).fill(1 / count);
+  var oneHotRow = (count, index) => Array.from({ length: count }, (_, k) => k === index ? 1 : 0);
+  function setWeight(row, index, weight) {
+    const chosen = Math.min(1, Math.max(0, weight));
+    const others = row.reduce((sum, each, k) => k === index ? sum : sum + Math.max(0, each), 0);
+    return row.map((each, k) => {
+      if (k === index) return row.length === 1 ? 1 : chosen;
+      return others > 0 ? Math.max(0, each) / others * (1 - chosen) : (1 - chosen) / (row.length - 1);
+    });
+  }
+  function shuffleRow(row, random = Math.random) {
+    const shuffled = [...row];
+    for (let k = shuffled.length - 1; k > 0; k -= 1) {
+      const other = Math.floor(random() * (k + 1));
+      [shuffled[k], shuffled[other]] = [shuffled[other], shuffled[k]];
+    }
+    return shuffled;
+  }
+  var ForcedRows = class _ForcedRows {
+    rows = /* @__PURE__ */ new Map();
+    static key = (step, layer, head) => `${step}/${layer}/${head}`;
+    get(step, layer, head) {
+      return this.rows.get(_ForcedRows.key(step, layer, head))?.weights;
+    }
+    set(step, layer, head, weights) {
+      this.rows.set(_ForcedRows.key(step, layer, head), { step, layer, head, weights });
+    }
+    delete(step, layer, head) {
+      this.rows.delete(_ForcedRows.key(step, layer, head));
+    }
+    /** Return a copy. */
+    copy() {
+      const copy2 = new _ForcedRows();
+      for (const { step, layer, head, weights } of this.rows.values()) copy2.set(step, layer, head, weights);
+      return copy2;
+    }
+    clear() {
+      this.rows.clear();
+    }
+    get size() {
+      return this.rows.size;
+    }
+    get list() {
+      return [...this.rows.values()].sort((a, b) => a.step - b.step || a.layer - b.layer || a.head - b.head);
+    }
+  };
+
+  // src/live/state.ts
+  var isSame = (one, other) => one.model === other.model && one.run === other.run;
+  var distinct = (subjects) => subjects.filter((each, k) => subjects.findIndex((other) => isSame(each, other)) === k);
+  function withFirst(subjects, first) {
+    const [before, ...others] = subjects;
+    return distinct([first, ...others.map((each) => isSame(each, first) ? before : each)]);
+  }
+  function copyState(state) {
+    const { force, ...others } = state;
+    return { ...structuredClone(others), force: force.copy() };
+  }
+  var FRAGMENT_PREFIX = "#state=";
+  var MAX_INDEX = 1e6;
+  var MAX_POINTS = 5e3;
+  var MAX_VALUE = 1e15;
+  function toFragment(state, page) {
+    const shared = {
+      p: page,
+      e: state.example,
+      m: state.subjects.map(({ model, run, epoch }) => [model, run, epoch]),
+      k: state.kind,
+      v: [state.layer, state.head, state.step, state.point]
+    };
+    if (state.isChanged || state.example === null) shared.s = state.source;
+    if (state.isRelative) shared.r = 1;
+    if (state.force.size) shared.f = state.force.list;
+    return FRAGMENT_PREFIX + encodeURIComponent(JSON.stringify(shared));
+  }
+  var isRow = (row) => Array.isArray(row) && row.every((value) => typeof value === "number" && Math.abs(value) <= MAX_VALUE);
+  function isSource(source, { features, fixed, longest }) {
+    if (!Array.isArray(source) || source.length < 1 || source.length > (longest ?? MAX_POINTS)) return false;
+    return (fixed === null || source.length === fixed) && source.every((row) => isRow(row) && row.length === features);
+  }
+  var isKind = (kind) => typeof kind === "string" && ["cross", "encoder_self", "decoder_self"].includes(kind);
+  function isForced({ step, layer, head, weights }, { steps, layers, heads }, points2) {
+    return isRow(weights) && weights.length === points2 && isIndex(step - 1, steps) && isIndex(layer, layers) && isIndex(head, heads);
+  }
+  function readSubjects(m, { runs }) {
+    if (!Array.isArray(m) || m.length < 1 || m.length > 4 || !m.every(isRow)) return null;
+    const subjects = distinct(m.map(([model, run, epoch]) => ({ model, run, epoch })));
+    return subjects.every(({ model, run, epoch }) => isIndex(model, runs.length) && isIndex(run, runs[model].length) && runs[model][run].includes(epoch)) ? subjects : null;
+  }
+  var isView = (v) => isRow(v) && v.length === 4 && v.every((value) => isIndex(value, MAX_INDEX));
+  function check({ p, e, s, f = [], m, k, v, r }, limits) {
+    if (p !== limits.page || s !== void 0 && !isSource(s, limits)) return null;
+    if (e === null ? s === void 0 : !isIndex(e, limits.examples.length)) return null;
+    const points2 = s ? s.length : limits.examples[e];
+    const subjects = readSubjects(m, limits);
+    if (!subjects || !isKind(k) || !isView(v) || !f.every((row) => isForced(row, limits, points2))) return null;
+    const force = new ForcedRows();
+    for (const row of f) force.set(row.step, row.layer, row.head, row.weights);
+    const [layer, head, step, point] = v;
+    return { example: e ?? null, source: s ?? null, subjects, force, kind: k, layer, head, step, point, isRelative: r === 1 };
+  }
+  function fromFragment(fragment, limits) {
+    if (!fragment.startsWith(FRAGMENT_PREFIX)) return null;
+    try {
+      return check(JSON.parse(decodeURIComponent(fragment.slice(FRAGMENT_PREFIX.length))), limits);
+    } catch {
+      return null;
+    }
+  }
+  var SAMPLE = 4096;
+  function pageKey(models) {
+    const parts = models.flatMap(({ sha256, runs }) => [sha256, ...runs.flatMap(({ name, seed, best_epoch: best, parameters: { data } }) => [name, seed, best, data.slice(0, SAMPLE), data.slice(-SAMPLE)])]);
+    let hash = 2166136261;
+    for (const character of parts.join("\n")) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
+    return hash.toString(36);
   }
 
   // src/live/model.ts
@@ -2071,6 +1380,756 @@
       return answer;
     }
   };
+
+  // src/live/loss.ts
+  function meanSquaredError(forecast, truth, scale) {
+    let sum = 0;
+    let count = 0;
+    for (const [t, row] of (truth ?? []).entries()) {
+      for (const [g, value] of row.entries()) {
+        if (!Number.isFinite(value) || t >= forecast.length) continue;
+        sum += ((forecast[t][g] - value) / scale[g]) ** 2;
+        count += 1;
+      }
+    }
+    return count ? sum / count : null;
+  }
+  function largestChange(one, other) {
+    return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
+  }
+
+  // src/live/svg.ts
+  var NAMESPACE = "http://www.w3.org/2000/svg";
+  function svg(tag, attributes = {}, ...children) {
+    const element = document.createElementNS(NAMESPACE, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
+    element.append(...children);
+    return element;
+  }
+  var halo = (ground) => ({ stroke: ground, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
+  function linearScale(domain, range) {
+    const [low, high] = domain;
+    const [first, last] = range;
+    const slope = (last - first) / (high - low || 1);
+    const scale = (value) => first + (value - low) * slope;
+    return Object.assign(scale, { invert: (pixel) => low + (pixel - first) / slope, domain });
+  }
+  function roundTicks([low, high], count) {
+    const rough = (high - low) / count;
+    if (!(rough > 0)) return [low];
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
+    const ticks = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
+    return ticks;
+  }
+  function tickText(value, ticks) {
+    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
+    const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+    return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
+  }
+  var VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
+  var DIVERGING2 = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
+  function interpolate(stops, share) {
+    const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
+    const k = Math.min(stops.length - 2, Math.floor(position));
+    return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
+  }
+  function weightColour(weight, largest2, signed) {
+    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest2 / 2) : interpolate(VIRIDIS, weight / largest2);
+  }
+  var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
+  function luminance(colour) {
+    const [r, g, b] = colour.map((part) => part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  }
+  var inkOn = (colour) => luminance(colour) > Math.sqrt(1.05 * 0.05) - 0.05 ? "#000" : "#fff";
+  var measured = null;
+  function textWidth(text2, size) {
+    measured ??= document.createElement("canvas").getContext("2d");
+    measured.font = `${size}px system-ui, sans-serif`;
+    return measured.measureText(text2).width;
+  }
+  function keepFromScrolling(element) {
+    element.style.touchAction = "none";
+    element.addEventListener("touchstart", (event) => {
+      event.preventDefault();
+    }, { passive: false });
+  }
+  function memberAfter(key2, member, count) {
+    const found = { Home: 0, End: count - 1, PageUp: member - 1, PageDown: member + 1 }[key2];
+    return found === void 0 ? null : Math.min(count - 1, Math.max(0, found));
+  }
+  var MEMBER_KEYS = "Page Up, Page Down, Home and End choose another one";
+
+  // src/live/matrix.ts
+  function weightScale(rows, meaning, isRelative) {
+    const largest2 = Math.max(1e-6, ...rows.map((row) => Math.max(...row.map(Math.abs))));
+    if (meaning === "strength") return { low: -largest2, high: largest2, title: "read strength", colour: (weight) => weightColour(weight, largest2, true) };
+    const high = isRelative ? largest2 : 1;
+    const title = isRelative ? "weight, relative to the largest" : "weight";
+    return { low: 0, high, title, colour: (weight) => weightColour(weight, high, false) };
+  }
+
+  // src/live/scene.ts
+  function weightsOf(answer, kind, layer, head) {
+    return answer.maps[kind]?.[layer]?.[head] ?? [];
+  }
+  function pointNames2({ kind, source }) {
+    const ofSource = (k) => `source point ${k + 1}`;
+    const ofForecast = (k) => `forecast point ${source.length + k + 1}`;
+    return { row: kind === "encoder_self" ? ofSource : ofForecast, column: kind === "decoder_self" ? ofForecast : ofSource };
+  }
+  var isKnockedOut = (row) => row.length > 0 && row.every((weight) => weight === 0);
+  var isForced2 = ({ state: { kind, force, layer, head }, canForce: canForce2 }, step) => canForce2 && kind === "cross" && force.get(step + 1, layer, head) !== void 0;
+  function scaleOf({ state: { kind, layer, head, isRelative } }, { answer, meaning }) {
+    return weightScale(weightsOf(answer, kind, layer, head), meaning, isRelative);
+  }
+  function matrixOf(scene, shown) {
+    const { state, alignment, canForce: canForce2 } = scene;
+    const { kind, source: { length: S } } = state;
+    const rows = weightsOf(shown.answer, kind, state.layer, state.head);
+    const isCross = kind === "cross";
+    const isOfSource = kind === "encoder_self";
+    const numbers = (count, first) => Array.from({ length: count }, (_, k) => String(first + k));
+    return {
+      rows,
+      scale: scaleOf(scene, shown),
+      names: pointNames2(state),
+      isNumbered: true,
+      rowLabels: numbers(rows.length, isOfSource ? 1 : S + 1),
+      columnLabels: numbers(rows[0]?.length ?? 0, kind === "decoder_self" ? S + 1 : 1),
+      down: isOfSource ? "source point" : "forecast point",
+      across: kind === "decoder_self" ? "attended forecast point" : "attended source point",
+      chosen: Math.min(state.step, rows.length - 1),
+      canForce: canForce2 && isCross,
+      isForced: (row) => isForced2(scene, row),
+      links: isCross ? alignment.flatMap((column, row) => column < 0 ? [] : [{ row, column, isPossible: false }]) : []
+    };
+  }
+  function hasOwnScales(shown) {
+    return shown.some(({ scale }) => scale.some((each, g) => each !== shown[0].scale[g]));
+  }
+  function shareOfRange({ state: { source, truth }, features, targetFeatures }, one, other) {
+    const shares = targetFeatures.map((name, g) => {
+      const change = largestChange(one.map((row) => [row[g]]), other.map((row) => [row[g]]));
+      const f = features.indexOf(name);
+      const values = [...f < 0 ? [] : source.map((row) => row[f]), ...[...truth ?? [], ...one, ...other].map((row) => row[g])].filter(Number.isFinite);
+      return change === 0 ? 0 : change / (Math.max(...values) - Math.min(...values));
+    });
+    return Math.max(0, ...shares);
+  }
+
+  // src/live/shared_controls.ts
+  var NONE = "none";
+  function runChoices(explorer) {
+    return explorer.models.flatMap(({ content }, model) => content.runs.map(({ name, best_epoch: epoch }, run) => ({ name, subject: { model, run, epoch } })));
+  }
+  var choiceOf = (choices, { model, run }) => choices.findIndex(({ subject }) => subject.model === model && subject.run === run);
+  var onClick = (id, act) => {
+    byId(id).addEventListener("click", act);
+  };
+  var onChange = (id, act) => {
+    byId(id).addEventListener("change", act);
+  };
+  function addSharedControls(explorer) {
+    const { state } = explorer;
+    const names = explorer.exampleNames;
+    fill(selectById("live-example"), [...names, "your own"], state.example ?? names.length);
+    onChange("live-example", () => {
+      const example = numberOf("live-example");
+      if (example < names.length) explorer.chooseExample(example);
+      else explorer.chooseOwn();
+    });
+    onClick("live-before", () => {
+      explorer.chooseExample((state.example ?? 0) - 1);
+    });
+    onClick("live-after", () => {
+      explorer.chooseExample((state.example ?? -1) + 1);
+    });
+    onClick("live-reset", () => {
+      explorer.resetSource();
+    });
+    onClick("live-undo", () => {
+      explorer.undo();
+    });
+    onClick("live-redo", () => {
+      explorer.redo();
+    });
+    onChange("live-kind", () => {
+      explorer.change(() => {
+        state.kind = kinds(explorer)[numberOf("live-kind")];
+      });
+    });
+    onChange("live-layer", () => {
+      explorer.change(() => {
+        state.layer = numberOf("live-layer");
+      });
+    });
+    onChange("live-head", () => {
+      explorer.change(() => {
+        state.head = numberOf("live-head");
+      });
+    });
+    onChange("live-colours", () => {
+      explorer.setRelative(selectById("live-colours").value === "largest");
+    });
+    byId("live-step").addEventListener("input", () => {
+      explorer.chooseStep(numberOf("live-step"));
+    });
+    onClick("live-own", () => {
+      explorer.freeRow();
+    });
+    onClick("live-own-all", () => {
+      explorer.freeAll();
+    });
+    onClick("live-uniform", () => {
+      explorer.forceUniform();
+    });
+    onClick("live-shuffle", () => {
+      explorer.forceShuffled();
+    });
+    onClick("live-knock-head", () => {
+      explorer.knockOut(false);
+    });
+    onClick("live-knock-layer", () => {
+      explorer.knockOut(true);
+    });
+    addSubjectControls(explorer);
+  }
+  function addSubjectControls(explorer) {
+    const { state } = explorer;
+    const choices = runChoices(explorer);
+    const names = choices.map(({ name }) => name);
+    for (const id of ["live-run", "live-other"]) selectById(id).parentElement.hidden = choices.length < 2;
+    fill(selectById("live-run"), names);
+    fill(selectById("live-other"), [NONE, ...names]);
+    showSubjects(explorer);
+    onChange("live-run", () => {
+      const chosen = { ...choices[numberOf("live-run")].subject };
+      explorer.change(() => {
+        state.subjects = withFirst(state.subjects, chosen);
+      });
+    });
+    onChange("live-other", () => {
+      const chosen = numberOf("live-other");
+      explorer.change(() => {
+        state.subjects = chosen ? distinct([state.subjects[0], { ...choices[chosen - 1].subject }]) : [state.subjects[0]];
+      });
+    });
+    byId("live-epoch").addEventListener("input", () => {
+      const { epochs } = epochsOf(explorer);
+      explorer.change(() => {
+        for (const subject of state.subjects) subject.epoch = nearest(explorer, subject, epochs[numberOf("live-epoch")]);
+      });
+    });
+  }
+  function showSubjects(explorer) {
+    const choices = runChoices(explorer);
+    const [first, second] = explorer.state.subjects;
+    selectById("live-run").value = String(choiceOf(choices, first));
+    const other = selectById("live-other");
+    other.value = String(second ? choiceOf(choices, second) + 1 : 0);
+    for (const [k, option] of [...other.options].entries()) option.disabled = k === choiceOf(choices, first) + 1;
+  }
+  function nearest(explorer, { model, run }, epoch) {
+    const { epochs } = explorer.models[model].content.runs[run];
+    return epochs.reduce((best, each) => Math.abs(each - epoch) < Math.abs(best - epoch) ? each : best);
+  }
+  function epochsOf(explorer) {
+    const [{ model, run }] = explorer.state.subjects;
+    const { epochs, best_epoch: best } = explorer.models[model].content.runs[run];
+    return { epochs, best };
+  }
+  function kinds(explorer) {
+    return Object.keys(explorer.scene?.shown[0].answer.maps ?? {});
+  }
+  var countedNames = (count) => Array.from({ length: count }, (_, k) => String(k + 1));
+  function showSharedControls(explorer, names) {
+    const { state, first, rowCount: rows } = explorer;
+    const scene = explorer.scene;
+    selectById("live-example").value = String(state.example ?? explorer.exampleNames.length);
+    byId("live-reset").disabled = state.example === null || !state.isChanged;
+    byId("live-undo").disabled = !explorer.canUndo;
+    byId("live-redo").disabled = !explorer.canRedo;
+    const all = kinds(explorer);
+    if (!all.includes(state.kind) && all.length) [state.kind] = all;
+    fill(selectById("live-kind"), all.length ? all.map((kind) => KIND_NAMES[kind]) : ["no attention"], Math.max(0, all.indexOf(state.kind)));
+    fill(selectById("live-layer"), countedNames(first.layers), state.layer);
+    fill(selectById("live-head"), countedNames(first.heads), state.head);
+    for (const id of ["live-kind", "live-layer", "live-head"]) selectById(id).parentElement.hidden = selectById(id).options.length < 2;
+    selectById("live-colours").value = state.isRelative ? "largest" : "1";
+    selectById("live-colours").parentElement.hidden = all.length === 0 || scene.shown[0].meaning === "strength";
+    inputById("live-step").max = String(rows - 1);
+    inputById("live-step").value = String(state.step);
+    const name = names.row(state.step);
+    byId("live-step-name").textContent = `${capitalize(name)} (${state.step + 1} of ${rows})`;
+    byId("live-step").setAttribute("aria-valuetext", `${name}, ${state.step + 1} of ${rows}`);
+    showSubjects(explorer);
+    showEpoch(explorer);
+    const row = state.kind === "cross" ? state.force.get(state.step + 1, state.layer, state.head) : void 0;
+    byId("live-weights-name").textContent = `Weights of ${name}${!row ? "" : isKnockedOut(row) ? ": knocked out, so all are 0" : ": forced by you"}`;
+    byId("live-force").hidden = !scene.canForce || state.kind !== "cross";
+    byId("live-knock-layer").hidden = first.layers < 2 && first.heads < 2;
+    byId("live-own").disabled = row === void 0;
+    byId("live-own-all").disabled = state.force.size === 0;
+  }
+  function describeEpochs(shown) {
+    if (shown.every(({ epochs, recorded }) => epochs.length < 2 && recorded < 2)) return "";
+    const [first, ...others] = shown;
+    const lacking = shown.filter(({ epochs, recorded }) => epochs.length < recorded).map(({ name, epochs, recorded }) => `The page has the parameters of ${name} at ${epochs.length} of ${recorded} recorded epochs; all would be too large.`);
+    const elsewhere = others.filter(({ epoch }) => epoch !== first.epoch).map(({ name, epoch, epochs, best_epoch: best }) => {
+      const when = epoch === 0 ? "before training" : `after epoch ${epoch}`;
+      return `${name} is shown ${when}${epoch === best ? ", which had its lowest validation loss" : ""}${epochs.length < 2 ? "; the page has no other epoch of it" : ""}.`;
+    });
+    return [...lacking, ...elsewhere].join(" ");
+  }
+  function showEpoch(explorer) {
+    const { epochs, best } = epochsOf(explorer);
+    const [{ epoch }] = explorer.state.subjects;
+    byId("live-epochs").hidden = epochs.length < 2;
+    inputById("live-epoch").max = String(epochs.length - 1);
+    inputById("live-epoch").value = String(epochs.indexOf(epoch));
+    const name = epoch === 0 ? "Before training" : `After epoch ${epoch}${epoch === best ? " (lowest validation loss)" : ""}`;
+    byId("live-epoch-name").textContent = name;
+    byId("live-epoch").setAttribute("aria-valuetext", name);
+    const note = describeEpochs(explorer.state.subjects.map(({ model, run, epoch: each }) => ({ ...explorer.models[model].content.runs[run], epoch: each })));
+    byId("live-epoch-note").textContent = note;
+    byId("live-epoch-note").hidden = note === "";
+  }
+
+  // src/live/controls.ts
+  var MAX_INPUTS = 8;
+  function addControls(explorer) {
+    addSharedControls(explorer);
+    onClick("live-blank", () => {
+      explorer.chooseBlank();
+    });
+    onClick("live-add", () => {
+      explorer.addPoint();
+    });
+    onClick("live-remove", () => {
+      explorer.removePoint();
+    });
+  }
+  function showControls(explorer, scene) {
+    showSharedControls(explorer, pointNames2(explorer.state));
+    showPoint(explorer, scene);
+  }
+  function valueField(explorer, name, feature) {
+    const label = textElement("label", `${name} `);
+    const input = document.createElement("input");
+    const fault = textElement("span", "");
+    input.type = "number";
+    input.step = "any";
+    fault.className = "fault";
+    fault.id = `live-fault-${feature}`;
+    fault.setAttribute("role", "status");
+    input.setAttribute("aria-describedby", fault.id);
+    input.addEventListener("input", () => {
+      const { source, point } = explorer.state;
+      const problem = faultOf(input);
+      showFault(input, problem && `${problem} The model still reads ${formatValue(source[point][feature], 1)}.`);
+      if (!problem) explorer.movePoint(point, { [feature]: input.valueAsNumber });
+    });
+    label.append(input, fault);
+    return label;
+  }
+  function faultOf(input) {
+    if (input.value === "") return input.validity.badInput ? "This is no number." : "Type a number.";
+    try {
+      checkValues([input.valueAsNumber]);
+      return "";
+    } catch (error2) {
+      return messageOf(error2);
+    }
+  }
+  function showFault(input, text2) {
+    input.nextElementSibling.textContent = text2;
+    input.setAttribute("aria-invalid", String(text2 !== ""));
+  }
+  function showPoint(explorer, { features, state }) {
+    const place3 = byId("live-values");
+    byId("live-point-name").textContent = `Source point ${state.point + 1} of ${state.source.length}`;
+    const shown = features.slice(0, MAX_INPUTS);
+    if (place3.children.length !== shown.length) place3.replaceChildren(...shown.map((name, f) => valueField(explorer, name, f)));
+    for (const [f, input] of [...place3.querySelectorAll("input")].entries()) {
+      if (document.activeElement === input) continue;
+      input.value = formatValue(state.source[state.point][f], 1).replace("\u2212", "-");
+      showFault(input, "");
+    }
+    byId("live-add").disabled = !explorer.accepts(state.source.length + 1);
+    byId("live-remove").disabled = !explorer.accepts(state.source.length - 1);
+  }
+
+  // src/live/announce.ts
+  var REST = 700;
+  function announcer(element, rest = REST) {
+    let timer;
+    return (text2) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        if (element.textContent !== text2) element.textContent = text2;
+      }, rest);
+    };
+  }
+
+  // src/live/bars.ts
+  var HEIGHT = 140;
+  var MARGIN = { left: 44, right: 6, top: 20, bottom: 22 };
+  var STEP = 0.05;
+  var WeightBars = class {
+    constructor(place3, events) {
+      this.place = place3;
+      this.events = events;
+      place3.replaceChildren(this.root);
+    }
+    place;
+    events;
+    root = svg("svg", { role: "group" });
+    isDragging = false;
+    /** The bar that Tab reaches. */
+    member = 0;
+    /** Draw a row of weights. Nothing can be dragged if `canForce` is false. */
+    draw(weights, { scale, labels, isForced: isForced3, canForce: canForce2 }) {
+      const width = Math.max(220, this.place.clientWidth);
+      const { low: lowest, high: largest2 } = scale;
+      const high = HEIGHT - MARGIN.top - MARGIN.bottom;
+      const bar = (width - MARGIN.left - MARGIN.right) / weights.length;
+      const toY = (weight) => MARGIN.top + (largest2 - weight) / (largest2 - lowest) * high;
+      const { line, soft, warn, ink, ground } = theme();
+      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.bar : void 0;
+      this.root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+      this.root.setAttribute("width", String(width));
+      this.root.setAttribute("height", String(HEIGHT));
+      this.root.setAttribute("aria-label", canForce2 ? `Weights of the step. Arrow keys change a weight; ${MEMBER_KEYS}.` : "Weights of the step");
+      this.member = Math.min(this.member, weights.length - 1);
+      const parts = (lowest < 0 ? [lowest, 0, largest2] : [0, largest2]).map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, withMinus(String(Number(tick.toPrecision(2)))))));
+      const every = Math.ceil(Math.max(...labels.map((label) => textWidth(label.slice(0, 2), 13) + 3)) / bar);
+      for (const [s, weight] of weights.entries()) {
+        const x = MARGIN.left + s * bar;
+        const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
+        parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
+        if (bar >= 9 && s % every === 0) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": Math.min(13, bar + 1), fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
+        if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
+        if (canForce2) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest2 - (y - MARGIN.top) / high * (largest2 - lowest)));
+      }
+      this.root.replaceChildren(...parts);
+      if (focused !== void 0 && !this.isDragging) this.root.querySelector(`[data-bar="${focused}"]`)?.focus();
+    }
+    handle(column, label, weight, x, width, toWeight) {
+      const handle = svg("rect", {
+        x,
+        y: 0,
+        width,
+        height: HEIGHT - MARGIN.bottom,
+        fill: "transparent",
+        class: "bar-handle",
+        "data-bar": column,
+        tabindex: column === this.member ? 0 : -1,
+        role: "slider",
+        "aria-label": `weight of source step ${column + 1}${label === String(column + 1) ? "" : `, ${label}`}`,
+        "aria-valuemin": 0,
+        "aria-valuemax": 1,
+        "aria-valuenow": weight.toFixed(3)
+      });
+      handle.style.cursor = "ns-resize";
+      keepFromScrolling(handle);
+      handle.addEventListener("focus", () => {
+        this.root.querySelector(`[data-bar="${this.member}"]`)?.setAttribute("tabindex", "-1");
+        handle.setAttribute("tabindex", "0");
+        this.member = column;
+      });
+      handle.addEventListener("keydown", (event) => {
+        const next = memberAfter(event.key, column, this.root.querySelectorAll("[data-bar]").length);
+        if (next !== null) {
+          event.preventDefault();
+          this.root.querySelector(`[data-bar="${next}"]`)?.focus();
+          return;
+        }
+        const change = { ArrowUp: STEP, ArrowRight: STEP, ArrowDown: -STEP, ArrowLeft: -STEP }[event.key];
+        if (change === void 0) return;
+        event.preventDefault();
+        this.events.setWeight(column, weight + change);
+      });
+      handle.addEventListener("pointerdown", (event) => {
+        event.preventDefault();
+        this.isDragging = true;
+        const set = (at) => {
+          const box = this.root.getBoundingClientRect();
+          this.events.setWeight(column, toWeight((at.clientY - box.top) * (HEIGHT / box.height)));
+        };
+        const stop = () => {
+          this.isDragging = false;
+          window.removeEventListener("pointermove", set);
+          window.removeEventListener("pointerup", stop);
+          window.removeEventListener("pointercancel", stop);
+        };
+        set(event);
+        window.addEventListener("pointermove", set);
+        window.addEventListener("pointerup", stop);
+        window.addEventListener("pointercancel", stop);
+      });
+      return handle;
+    }
+  };
+
+  // src/live/heatmap_plot.ts
+  var FONT = 13;
+  var TOP = 8;
+  var BAR = { gap: 14, width: 12, numbers: 40, title: 18 };
+  var BAR_STEPS = 48;
+  var MIN_BAR = 96;
+  var MAX_HEIGHT = 420;
+  var MAX_CELL = 64;
+  var MAX_CELLS_AS_ELEMENTS = 1600;
+  var LONGEST_LABEL = 16;
+  var MIN_LABELLED = 9;
+  var hasText = ({ cellWidth, cellHeight }) => cellWidth >= 42 && cellHeight >= 20;
+  var bottomOf = ({ rows, cellHeight }) => TOP + rows * cellHeight;
+  var shapeOf = (grid) => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
+  var labelWidth = (labels) => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
+  function layOut(view, width) {
+    const [rows, columns] = [view.rows.length, view.columnLabels.length];
+    const left = 30 + labelWidth(view.rowLabels) + (view.rowLabels.some((_, t) => view.isForced(t)) ? 12 : 0);
+    const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
+    const cellWidth = Math.min(MAX_CELL * 2, (width - left - right) / columns);
+    const widest = labelWidth(view.columnLabels);
+    const isTurned = !view.isNumbered && widest > Math.max(cellWidth, MIN_LABELLED) - 3;
+    const below = (isTurned ? widest + 10 : 18) + 24;
+    const cellHeight = Math.min(cellWidth, MAX_CELL, (MAX_HEIGHT - TOP - 42) / rows);
+    const height = Math.max(TOP + rows * cellHeight, MIN_BAR) + below;
+    return { rows, columns, cellWidth, cellHeight, left, width, height, isTurned };
+  }
+  function cellElement(grid, step, column) {
+    const rect = svg("rect", { class: "cell", "data-step": step, "data-column": column }, svg("title"));
+    return svg("g", {}, rect, ...hasText(grid) ? [svg("text", { "text-anchor": "middle", "font-size": 14, "pointer-events": "none" })] : []);
+  }
+  function place(rect, { cellWidth, cellHeight, left }, step, column) {
+    const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
+    for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
+  }
+  function describeCell({ rows, names, isForced: isForced3 }, step, column) {
+    const weight = withMinus(rows[step][column].toFixed(4));
+    if (isForced3(step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
+    return `${names.row(step)} attends to ${names.column(column)} with ${weight}`;
+  }
+  function colourBar({ low, high, title, colour }, grid) {
+    const { soft, line } = theme();
+    const x = grid.left + grid.columns * grid.cellWidth + BAR.gap;
+    const height = Math.max(MIN_BAR, grid.rows * grid.cellHeight);
+    const group = svg("g", { class: "colour-bar", "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
+    for (let k = 0; k < BAR_STEPS; k += 1) {
+      const weight = high - (k + 0.5) / BAR_STEPS * (high - low);
+      group.append(svg("rect", { x, y: TOP + k / BAR_STEPS * height, width: BAR.width, height: height / BAR_STEPS + 0.5, fill: rgb(colour(weight)) }));
+    }
+    group.append(svg("rect", { x, y: TOP, width: BAR.width, height, fill: "none", stroke: line }));
+    for (const weight of low < 0 ? [low, 0, high] : [low, (low + high) / 2, high]) {
+      const y = TOP + (high - weight) / (high - low) * height;
+      const text2 = withMinus(String(Number(weight.toPrecision(2))));
+      group.append(svg("text", { x: x + BAR.width + 4, y: Math.min(TOP + height, Math.max(TOP + 9, y + 4)) }, text2));
+    }
+    const [titleX, middle] = [x + BAR.width + BAR.numbers + 8, TOP + height / 2];
+    group.append(svg("text", { x: titleX, y: middle, "text-anchor": "middle", transform: `rotate(-90 ${titleX} ${middle})` }, textWidth(title, FONT) > height ? title.replace(", relative to the largest", " / largest") : title));
+    return group;
+  }
+  var HeatmapPlot = class _HeatmapPlot {
+    constructor(place3, events) {
+      this.place = place3;
+      this.events = events;
+      this.root = svg("svg", { tabindex: 0, role: "grid" });
+      this.cellId = `live-cell-${_HeatmapPlot.count += 1}`;
+      this.cellText.className = "hint cell-text screen";
+      this.cellText.setAttribute("aria-hidden", "true");
+      place3.replaceChildren(this.root, this.cellText);
+      this.root.append(this.cellGroup);
+      this.root.addEventListener("focus", () => {
+        this.showCursor();
+      });
+      this.root.addEventListener("blur", () => {
+        this.showCursor();
+      });
+      this.root.addEventListener("pointermove", (event) => {
+        this.point(event);
+      });
+      this.root.addEventListener("pointerleave", () => {
+        this.point(null);
+      });
+    }
+    place;
+    events;
+    root;
+    static count = 0;
+    cellId;
+    column = 0;
+    /** The elements of the cells stay while the grid has the same cells: a browser loses the click on an element that is replaced between press and release. */
+    cellGroup = svg("g", { "aria-hidden": "true" });
+    cursor = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page" });
+    /** The column of the source step at which the reader points, in this picture or in another. */
+    pointed = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page", visibility: "hidden" });
+    shape = "";
+    grid = null;
+    view = null;
+    /** Says what the cell below the pointer shows. */
+    cellText = document.createElement("p");
+    /** Follow the pointer; null: it is elsewhere. */
+    point(event) {
+      const { view } = this;
+      const column = event ? this.columnAt(event) : null;
+      const row = event ? this.rowAt(event) : null;
+      this.cellText.textContent = view && row !== null && column !== null ? capitalize(describeCell(view, row, column)) : "";
+      this.events.pointAt(column);
+    }
+    rowAt(event) {
+      const { grid } = this;
+      if (!grid) return null;
+      const box = this.root.getBoundingClientRect();
+      const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
+      return row >= 0 && row < grid.rows ? row : null;
+    }
+    /** Mark the column of a source step; null: none. */
+    mark(column) {
+      const { grid, pointed } = this;
+      pointed.setAttribute("visibility", grid && column !== null && column < grid.columns ? "visible" : "hidden");
+      if (!grid || column === null) return;
+      place(pointed, { ...grid, cellHeight: grid.rows * grid.cellHeight }, 0, column);
+      pointed.setAttribute("stroke", theme().accent);
+    }
+    /** Return the column of a pointer; null if it is over none. */
+    columnAt(event) {
+      const { grid } = this;
+      if (!grid) return null;
+      const box = this.root.getBoundingClientRect();
+      const column = Math.floor(((event.clientX - box.left) * (this.root.viewBox.baseVal.width / box.width) - grid.left) / grid.cellWidth);
+      return column >= 0 && column < grid.columns ? column : null;
+    }
+    showCursor() {
+      this.cursor.setAttribute("visibility", document.activeElement === this.root ? "visible" : "hidden");
+    }
+    /** Draw a view, or hide the picture if there are no weights. */
+    draw(view) {
+      const { rows, chosen, scale } = view;
+      this.place.hidden = rows.length === 0;
+      if (!rows.length) return;
+      const grid = layOut(view, Math.max(240, this.place.clientWidth));
+      [this.grid, this.view] = [grid, view];
+      this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
+      this.root.setAttribute("width", String(grid.width));
+      this.root.setAttribute("height", String(grid.height));
+      this.column = Math.min(this.column, grid.columns - 1);
+      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${view.canForce ? ", Enter makes its step attend there only" : ""}.`);
+      this.root.setAttribute("aria-rowcount", String(rows.length));
+      this.root.setAttribute("aria-colcount", String(grid.columns));
+      const isImage = rows.length * grid.columns > MAX_CELLS_AS_ELEMENTS;
+      if (isImage) this.cellGroup.replaceChildren(this.image(view, grid));
+      else this.drawCells(view, grid);
+      this.shape = isImage ? "" : shapeOf(grid);
+      while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
+      this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.pointed, this.cursor, this.currentCell(view));
+      place(this.cursor, grid, chosen, this.column);
+      this.cursor.setAttribute("stroke", theme().ink);
+      this.showCursor();
+      this.root.onclick = (event) => {
+        this.click(event);
+      };
+      this.root.onkeydown = (event) => {
+        this.key(event, grid, chosen);
+      };
+    }
+    /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
+    currentCell({ rows, chosen, names, isForced: isForced3 }) {
+      this.root.setAttribute("aria-activedescendant", this.cellId);
+      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}${isForced3(chosen) ? ", forced" : ""}` });
+      return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell3);
+    }
+    drawCells(view, grid) {
+      const { rows, scale } = view;
+      if (this.shape !== shapeOf(grid)) this.cellGroup.replaceChildren(...rows.flatMap((row, t) => row.map((_, s) => cellElement(grid, t, s))));
+      for (const [t, row] of rows.entries()) {
+        for (const [s, weight] of row.entries()) {
+          const colour = scale.colour(weight);
+          const [rect, words] = this.cellGroup.children[t * grid.columns + s].children;
+          place(rect, grid, t, s);
+          rect.setAttribute("fill", rgb(colour));
+          rect.firstElementChild.textContent = describeCell(view, t, s);
+          if (!words) continue;
+          words.setAttribute("x", String(grid.left + (s + 0.5) * grid.cellWidth));
+          words.setAttribute("y", String(TOP + (t + 0.5) * grid.cellHeight + 5));
+          words.setAttribute("fill", inkOn(colour));
+          words.textContent = withMinus(weight.toFixed(2));
+        }
+      }
+    }
+    image({ rows, scale }, grid) {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [grid.columns, grid.rows];
+      const context = canvas.getContext("2d");
+      const pixels = context.createImageData(grid.columns, grid.rows);
+      for (const [k, weight] of rows.flat().entries()) pixels.data.set([...scale.colour(weight), 255], 4 * k);
+      context.putImageData(pixels, 0, 0);
+      return svg("image", { x: grid.left, y: TOP, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
+    }
+    labels({ rowLabels, columnLabels, isNumbered, down, across }, grid) {
+      const { soft } = theme();
+      const group = svg("g", { "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
+      const every = (size, room) => Math.max(1, Math.ceil(room / size));
+      const bottom = bottomOf(grid);
+      for (let t = 0; t < grid.rows; t += every(grid.cellHeight, MIN_LABELLED)) {
+        group.append(svg("text", { "font-size": Math.min(FONT, grid.cellHeight + 1), x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
+      }
+      for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
+        const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
+        group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { "font-size": isNumbered ? FONT : Math.min(FONT, grid.cellWidth + 1), x, y: bottom + 15, "text-anchor": "middle" }, label));
+      }
+      group.append(svg("text", { x: grid.left + grid.columns * grid.cellWidth / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
+      const middle = Math.max((TOP + bottom) / 2, textWidth(down, 14) / 2 + 4);
+      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
+      return group;
+    }
+    /** Outlines: known links, forced rows and the chosen row. */
+    marks({ rows, links, isForced: isForced3, chosen }, grid) {
+      const { warn } = theme();
+      const group = svg("g", { fill: "none", "pointer-events": "none" });
+      const outline = (t, s, count, attributes) => {
+        group.append(svg("rect", { x: grid.left + s * grid.cellWidth, y: TOP + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
+      };
+      for (const link of links) if (link.row < grid.rows && link.column < grid.columns) outlineLink(link, outline);
+      for (const t of rows.keys()) {
+        if (!isForced3(t)) continue;
+        group.append(svg("text", { x: 20, y: TOP + (t + 0.5) * grid.cellHeight + 4, "font-size": 12, stroke: "none", fill: warn, class: "forced-row" }, "\u25B8"));
+        outline(t, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
+      }
+      const { ink, ground } = theme();
+      outline(chosen, 0, grid.columns, { stroke: ground, "stroke-width": 5 });
+      outline(chosen, 0, grid.columns, { stroke: ink, "stroke-width": 2.5 });
+      return group;
+    }
+    click(event) {
+      const [row, column] = [this.rowAt(event), this.columnAt(event)];
+      if (row === null) return;
+      if (column === null) {
+        this.events.chooseStep(row);
+        return;
+      }
+      this.column = column;
+      this.events.chooseCell(row, column);
+    }
+    key(event, grid, chosen) {
+      const [dt, ds] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
+      if (dt || ds) {
+        event.preventDefault();
+        this.column = Math.min(grid.columns - 1, Math.max(0, this.column + ds));
+        this.events.chooseStep(Math.min(grid.rows - 1, Math.max(0, chosen + dt)));
+      } else if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        this.events.chooseCell(chosen, this.column);
+      }
+    }
+  };
+  function outlineLink({ row, column, isPossible }, outline) {
+    outline(row, column, 1, { stroke: "#000", "stroke-width": 4 });
+    outline(row, column, 1, { stroke: ALIGNMENT_COLOUR, "stroke-width": 2, "stroke-dasharray": isPossible ? "3 3" : "none", class: "true-step" });
+  }
 
   // src/live/explorer_base.ts
   var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
@@ -2393,12 +2452,13 @@
       const view = this.matrix(scene, 0);
       const row = view.rows[scene.state.step];
       byId("live-weights").hidden = row === void 0;
-      if (row) this.bars.draw(row, { scale: view.scale, labels: view.columnLabels, isForced: isForced(scene, scene.state.step), canForce: view.canForce });
+      if (row) this.bars.draw(row, { scale: view.scale, labels: view.columnLabels, isForced: isForced2(scene, scene.state.step), canForce: view.canForce });
     }
   };
 
   // src/live/path_plot.ts
   var MAX_ROWS2 = 4;
+  var MAX_NUMBERED = 16;
   var HEIGHT2 = 420;
   var MARGIN2 = { left: 58, right: 14, top: 14, bottom: 40 };
   var ROW_GAP2 = 22;
@@ -2417,7 +2477,7 @@
     constructor(place3, events) {
       this.place = place3;
       this.events = events;
-      this.root = svg("svg", { role: "group", "aria-label": "The sequence. Source points can be moved with the arrow keys." });
+      this.root = svg("svg", { role: "group", "aria-label": `The sequence. Arrow keys move a source point; ${MEMBER_KEYS}.` });
       this.root.style.touchAction = "pan-y";
       place3.replaceChildren(this.root);
     }
@@ -2431,12 +2491,12 @@
     draw(scene) {
       this.width = Math.max(260, this.place.clientWidth);
       if (this.dragged === null) this.panels = this.layOut(scene);
-      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.point : void 0;
+      const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.member : void 0;
       this.root.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT2}`);
       this.root.setAttribute("width", String(this.width));
       this.root.setAttribute("height", String(HEIGHT2));
       this.root.replaceChildren(...this.panels.flatMap((panel, k) => [this.axes(panel, scene, k === this.panels.length - 1), this.lines(panel, scene), this.sourcePoints(panel, scene)]));
-      if (focused !== void 0 && this.dragged === null) this.root.querySelector(`[data-point="${focused}"]`)?.focus();
+      if (focused !== void 0 && this.dragged === null) this.root.querySelector(`[data-member="${focused}"]`)?.focus();
     }
     layOut(scene) {
       const { features, targetFeatures, plane, axisNames } = scene;
@@ -2446,11 +2506,12 @@
         return [{ x: x2, y, sourceX: 0, sourceY: 1, targetX: 0, targetY: 1, title: axisNames[features[1]] ?? features[1] }];
       }
       const rows = [.../* @__PURE__ */ new Set([...targetFeatures, ...features])].slice(0, MAX_ROWS2);
-      const high = (HEIGHT2 - MARGIN2.top - MARGIN2.bottom - ROW_GAP2 * (rows.length - 1)) / rows.length;
+      const space = rows.length > 1 ? ROW_GAP2 : MARGIN2.top;
+      const high = (HEIGHT2 - space - MARGIN2.bottom - ROW_GAP2 * (rows.length - 1)) / rows.length;
       const length = scene.state.source.length + Math.max(...scene.shown.map(({ answer }) => answer.forecast.length));
       const x = linearScale([0.5, length + 0.5], inner);
       return rows.map((name, k) => {
-        const top = MARGIN2.top + k * (high + ROW_GAP2);
+        const top = space + k * (high + ROW_GAP2);
         const [sourceY, targetY] = [features.indexOf(name), targetFeatures.indexOf(name)];
         const y = linearScale(extent(valuesOf(scene, sourceY, targetY)), [top + high, top]);
         return { x, y, sourceX: null, sourceY, targetX: null, targetY, title: axisNames[name] ?? name };
@@ -2476,7 +2537,10 @@
       }
       const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : hasTimes ? "time" : "step";
       if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, shorten(below, 40)));
-      group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
+      const middle = (top + bottom) / 2;
+      const isTurned = this.panels.length === 1;
+      const title = isTurned ? { x: 13, y: middle, "text-anchor": "middle", transform: `rotate(-90 13 ${middle})` } : { x: left, y: top - 5 };
+      group.append(svg("text", { ...title, "font-size": 14, class: "panel-name" }, shorten(panel.title, isTurned ? 24 : 40)));
       return group;
     }
     /** Source line, truth, the models' own forecasts where weights are forced, and the forecasts. */
@@ -2520,8 +2584,8 @@
       const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
       const weights = rows[state.step] ?? [];
       const scale = scaleOf(scene, scene.shown[0]);
-      const many = state.source.length > 16;
-      const word = isForced(scene, state.step) ? "forced weight" : "weight";
+      const many = state.source.length > MAX_NUMBERED;
+      const word = isForced2(scene, state.step) ? "forced weight" : "weight";
       for (const [k, row] of state.source.entries()) {
         const [x, y] = place2(panel, row, k, "source");
         const weight = weights[k];
@@ -2536,9 +2600,10 @@
           stroke: ink,
           "stroke-width": k === state.point ? 3 : 1,
           class: "source-point",
-          tabindex: 0,
+          tabindex: k === state.point ? 0 : -1,
           role: "slider",
           "data-point": k,
+          "data-member": memberName(this.panels.indexOf(panel), k),
           "aria-label": `source point ${k + 1}`,
           "aria-valuetext": values + (weight === void 0 ? "" : `, ${word} ${weight.toFixed(3)}`),
           "aria-valuemin": panel.y.domain[0],
@@ -2572,6 +2637,12 @@
       });
       keepFromScrolling(circle);
       circle.addEventListener("keydown", (event) => {
+        const next = memberAfter(event.key, point, scene.state.source.length);
+        if (next !== null) {
+          event.preventDefault();
+          this.root.querySelector(`[data-member="${memberName(this.panels.indexOf(panel), next)}"]`)?.focus();
+          return;
+        }
         const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
         if (!direction) return;
         event.preventDefault();
@@ -2614,6 +2685,7 @@
       window.addEventListener("pointercancel", onUp);
     }
   };
+  var memberName = (panel, point) => `${panel}/${point}`;
   var clamp = (value, [low, high]) => Math.min(high, Math.max(low, value));
   function valuesOf({ state: { source, truth }, shown }, sourceFeature, targetFeature) {
     const values = sourceFeature < 0 ? [] : source.map((row) => row[sourceFeature]);
@@ -2668,7 +2740,7 @@
     let text2 = capitalize(names.row(state.step));
     if (!row) text2 += ".";
     else if (meaning === "distribution" && isKnockedOut(row)) text2 += " attends to nothing: its weights are knocked out, so all are 0 and do not add up to 1.";
-    else if (isForced(scene, state.step)) text2 += ` has weights that you forced, so they are not the model's choice: ${attended(row, names)}.`;
+    else if (isForced2(scene, state.step)) text2 += ` has weights that you forced, so they are not the model's choice: ${attended(row, names)}.`;
     else text2 += ` attends to ${attended(row, names)}.`;
     if (!isEncoder) {
       const values = targetFeatures.slice(0, MAX_FEATURES).map((name, g) => {
@@ -2684,8 +2756,8 @@
       const loss = meanSquaredError(forced.forecast, state.truth, scale);
       if (loss !== null) text2 += `${label} Mean squared error of the sequence: ${errorText(loss, scene, scale)}.`;
       if (forced !== own) {
-        const before2 = meanSquaredError(own.forecast, state.truth, scale);
-        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${commonUnit(scene)}${before2 === null ? "" : `; with its own weights the error is ${errorText(before2, scene, scale)}`}.`;
+        const before = meanSquaredError(own.forecast, state.truth, scale);
+        text2 += `${loss === null ? label : ""} The forced weights move the forecast by up to ${formatNumber(largestChange(forced.forecast, own.forecast))}${commonUnit(scene)}${before === null ? "" : `; with its own weights the error is ${errorText(before, scene, scale)}`}.`;
       }
     }
     if (state.truth && hasOwnScales(shown)) text2 += " The errors are in the scaled units of each model, so they cannot be compared.";
@@ -2722,10 +2794,6 @@
     /** Return the true target (T, G) of a sequence; NaN where it was not observed. */
     target(index) {
       return points(this.targets, index, this.examples.target_lengths[index], this.examples.target_features.length);
-    }
-    /** Whether the task has a true source step for each target step. */
-    get hasAlignment() {
-      return this.alignments !== null;
     }
     /** Return the names of the times of the source and target steps; empty if the times are unknown. */
     times(index) {
@@ -2906,10 +2974,9 @@
       }
       const { features, target_features: targetFeatures, named, plane, units } = page.examples;
       const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
-      const { hasAlignment } = this.sequences;
       const isWhole = answered.example !== null && answered.source.length === page.examples.source_lengths[answered.example];
       const times = isWhole ? this.sequences.times(answered.example) : [];
-      return { state: answered, current: state, shown, features, targetFeatures, units, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce, trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length)) };
+      return { state: answered, current: state, shown, features, targetFeatures, units, axisNames: named, plane, hasTrace, alignment, times, canForce: this.canForce, trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length)) };
     }
     matrix(scene, index) {
       return matrixOf(scene, scene.shown[index]);
@@ -2964,7 +3031,7 @@
     if (!hasSymbols) return TERMS;
     const renamed = TERMS.filter(({ name }) => !OF_NUMBERS.includes(name)).map(({ name, definition }) => ({
       name,
-      definition: definition.replace(/a forecast point/g, "an output symbol").replace(/forecast point/g, "output symbol").replace(/source point/g, "source symbol").replace("Forecasting as", "Writing as").replace("A simple forecast that", "A simple output that").replace("repeating the last value", "a copy of the source").replace("its error is", "its errors are").replace("writes the forecast, one point", "writes the output, one symbol").replace("each of its points", "each of its symbols").replace("own forecast.", "own symbol.").replace("true previous point", "true previous symbol")
+      definition: definition.replace(/a forecast point/g, "an output symbol").replace(/forecast point/g, "output symbol").replace(/source point/g, "source symbol").replace("knows the points around", "knows the symbols around").replace("Forecasting as", "Writing as").replace("A simple forecast that", "A simple output that").replace("repeating the last value", "a copy of the source").replace("its error is", "its errors are").replace("writes the forecast, one point", "writes the output, one symbol").replace("each of its points", "each of its symbols").replace("own forecast.", "own symbol.").replace("true previous point", "true previous symbol")
     }));
     return [...renamed, ...OF_SYMBOLS].sort((a, b) => a.name < b.name ? -1 : 1);
   }
@@ -3297,10 +3364,7 @@
       if (this.has("output")) return this.linear("output");
       const weight = this.parameter("target_modality.embedding.weight");
       const bias = this.vector("output.bias");
-      if (!this.has("output.inner")) return { weight, bias };
-      const inner = this.linear("output.inner");
-      const columns = inner.weight[0].map((_, column) => inner.weight.map((row) => row[column]));
-      return { weight: weight.map((row) => columns.map((column) => dot(row, column))), bias: weight.map((row, k) => dot(row, inner.bias) + bias[k]) };
+      return { weight, bias };
     }
     has(name) {
       return this.input.parameter(`${name}.weight`) !== void 0;
@@ -3461,17 +3525,24 @@
     const V = context.values.length;
     return { values: table.values.flat(), ref: (k) => table.ref(Math.floor(k / V), k % V) };
   }
+  function addTiedInput(step, vector, name) {
+    if (!step.has("output.inner")) return [vector, name];
+    const { weight, bias } = step.linear("output.inner");
+    const formula = `u = W_u ${name} + b_u, W_u and b_u are in the checkpoint file of the run`;
+    return [step.record.addRow("Input of the output layer", formula, "u", affine(weight, bias, vector.values), { columns: columnNumbers(weight.length), isByModel: true }), "u"];
+  }
   function addOutput(step, vector, name) {
     const { record, input: { kind: { outputs: { indices, names }, outputName, rowsNote }, content, step: t } } = step;
+    const [input, inputName] = addTiedInput(step, vector, name);
     const { weight, bias } = step.outputLayer;
     const [W, b] = [printedRows(indices.map((k) => weight[k])), printedRow(indices.map((k) => bias[k]))];
     const table = addWeights(record, `Output layer W, b${rowsNote}`, W, b, names);
     const own = step.trace("output")[t];
     const stage = content.config.skip === "linear" ? "Network's share" : outputName;
-    return record.addRow(stage, `y = W ${name} + b`, "y", affine(W, b, vector.values), {
+    return record.addRow(stage, `y = W ${inputName} + b`, "y", affine(W, b, input.values), {
       columns: names,
       ownRow: indices.map((k) => own[k]),
-      origin: (_, column) => affineOrigin(table, true, column, vector)
+      origin: (_, column) => affineOrigin(table, true, column, input)
     });
   }
   function concatenate(...vectors) {
@@ -4363,8 +4434,12 @@
     const ofInput = (k) => k === 0 ? "the begin" : ofOutput(k - 1);
     return { row: kind === "encoder_self" ? ofSource : ofOutput, column: kind === "decoder_self" ? ofInput : ofSource };
   }
+  function linksOf({ links, truth }, { answer: { symbols } }) {
+    const wrong = symbols.findIndex((symbol, t) => symbol !== truth?.symbols[t]);
+    return wrong < 0 ? links : links.filter(({ row }) => row < wrong);
+  }
   function wordMatrix(scene, shown) {
-    const { state, links, canForce: canForce2 } = scene;
+    const { state, canForce: canForce2 } = scene;
     const { kind, source } = state;
     const rows = weightsOf(shown.answer, kind, state.layer, state.head);
     const isCross = kind === "cross";
@@ -4380,8 +4455,8 @@
       across: kind === "decoder_self" ? "symbols written before" : "source",
       chosen: Math.min(state.step, rows.length - 1),
       canForce: canForce2 && isCross,
-      isForced: (row) => isForced(scene, row),
-      links: isCross ? links : []
+      isForced: (row) => isForced2(scene, row),
+      links: isCross ? linksOf(scene, shown) : []
     };
   }
   function attended2(row, names) {
@@ -4394,11 +4469,13 @@
     const name = capitalize(names.row(state.step));
     if (!row) return `${name}.`;
     if (first.meaning === "distribution" && isKnockedOut(row)) return `${name}: its weights are knocked out, so all are 0 and do not add up to 1.`;
-    if (isForced(scene, state.step)) return `${name}: you changed its weights, by hand or by the temperature, so they are not the model's own. It reads ${attended2(row, names)}.`;
+    if (isForced2(scene, state.step)) return `${name}: you changed its weights, so they are not the model's own. It reads ${attended2(row, names)}.`;
     return `${name}, reads ${attended2(row, names)}.${describeLink(scene, row)}`;
   }
-  function describeLink({ state: { kind, step, source }, links, readsAll, shown: [{ meaning }] }, row) {
-    const linked = links.filter((link) => link.row === step).map(({ column }) => column);
+  function describeLink(scene, row) {
+    const { state: { kind, step, source }, readsAll, shown: [first] } = scene;
+    const { meaning } = first;
+    const linked = linksOf(scene, first).filter((link) => link.row === step).map(({ column }) => column);
     const most = row.indexOf(Math.max(...row));
     if (kind !== "cross" || meaning === "strength" || !linked.length || linked.includes(most)) return "";
     const wanted = linked.length === 1 ? `source symbol ${linked[0] + 1}, ${quoted(source[linked[0]])}` : `source symbols ${linked[0] + 1} to ${linked[linked.length - 1] + 1}`;
@@ -4410,13 +4487,13 @@
     if (kind === "encoder_self" || step >= symbols.length) return "";
     const probability = probabilities(answer.logits[step])[answer.symbols[step]];
     const chosen = step < given.length ? " You chose this symbol." : "";
-    return `${chosen} The model gives it the probability ${probability.toFixed(3)}.`;
+    return `${chosen} The model gives it the probability ${probability < 5e-4 ? "< 0.001" : probability.toFixed(3)}.`;
   }
   function describeOutput({ shown, truth }) {
     return shown.map(({ name, text: text2, ownText }) => {
       const label = shown.length > 1 ? `${name}: ` : "";
       const change = text2 === ownText ? "" : ` Left alone, the model writes \u201C${ownText}\u201D.`;
-      const verdict = truth === null ? "" : text2 === truth ? " This is right." : ` The true output is \u201C${truth}\u201D.`;
+      const verdict = truth === null ? "" : text2 === truth.text ? " This is right." : ` The true output is \u201C${truth.text}\u201D.`;
       return `${label}Output: \u201C${text2}\u201D.${verdict}${change}`;
     }).join(" ");
   }
@@ -4456,7 +4533,7 @@
   function hasChoices({ e, s, g = [], b = 1, f = [] }, limits) {
     const length = s ? s.length : limits.examples[e];
     if (!Array.isArray(g) || !Array.isArray(f) || !BEAMS.includes(b) || g.length > limits.steps) return false;
-    return g.every((symbol) => isIndex(symbol, limits.symbols)) && f.every((row) => isForced2(row, limits, length));
+    return g.every((symbol) => isIndex(symbol, limits.symbols)) && f.every((row) => isForced(row, limits, length));
   }
   function check2(shared, limits) {
     const { e, s, g = [], b = 1, f = [], m, k, v, r } = shared;
@@ -4603,8 +4680,8 @@
         hasTrace,
         canForce: this.canForce,
         isKnown: answered.source.map((symbol) => source.numberOf(symbol) !== UNKNOWN),
-        truth: known === null ? null : target.text(examples.targets[known]),
-        links: known === null ? [] : linksOf(examples, known),
+        truth: known === null ? null : { symbols: examples.targets[known], text: target.text(examples.targets[known]) },
+        links: known === null ? [] : linksOf2(examples, known),
         trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length))
       };
     }
@@ -4677,6 +4754,7 @@
       byId("live-own-symbols").disabled = state.given.length === 0;
       this.drawSymbols(scene);
       this.drawHypotheses(first);
+      byId("live-links-note").hidden = this.matrix(scene, 0).links.length === 0;
       this.drawPictures(scene);
       this.drawAlternatives(scene);
     }
@@ -4769,7 +4847,7 @@
     const [best] = alternativesOf(logits[step], 1);
     return symbols[step] !== best.symbol;
   }
-  function linksOf(examples, example) {
+  function linksOf2(examples, example) {
     return (examples.links?.[example] ?? []).map(([row, column, sure]) => ({ row, column, isPossible: sure === 0 }));
   }
 
@@ -4992,10 +5070,10 @@
     const results = part === "result" ? ` ${flow.results.map(({ name, text: text2 }) => `${name}: ${text2}`).join(", ")}.` : "";
     return `${WORDS[part]}${vector ? ` ${capitalize(numbersText(vector))}.` : ""}${results} A click shows its arithmetic.`;
   }
-  function describeRow(row, { labels, scores, weights }) {
+  function describeRow(row, { labels, scores, weights }, isForced3) {
     const score = scores ? `score ${formatNumber(scores[row])}, ` : "";
     const weight = withMinus(weights[row].toFixed(3));
-    return `${capitalize(labels[row])}: ${score}weight ${weight}. So ${weight} times its value goes into the context.`;
+    return `${capitalize(labels[row])}: ${score}weight ${weight}${isForced3 ? ", which you gave it in place of the softmax of the scores" : ""}. So ${weight} times its value goes into the context.`;
   }
 
   // src/live/mechanism.ts
@@ -5181,7 +5259,7 @@
       };
       const { states, keys, scores, weights, values } = flow;
       const found = [this.part("source", "source", layout2.rows(x.source, labelWidth2), labels)];
-      if (states) found.push(this.part("states", "encoder states", layout2.rows(x.states, stripWidth), [strip(states, layout2.rows(x.states, stripWidth))]));
+      if (states) found.push(this.part("states", stripWidth < 90 ? "states" : "encoder states", layout2.rows(x.states, stripWidth), [strip(states, layout2.rows(x.states, stripWidth))]));
       if (keys) found.push(this.part("keys", "keys", layout2.rows(x.keys, stripWidth), [strip(keys, layout2.rows(x.keys, stripWidth))]));
       if (scores) {
         const finite = scores.filter(Number.isFinite);
@@ -5245,8 +5323,8 @@
       const { soft } = theme();
       const { x, stripWidth, labelWidth: labelWidth2, bottom } = layout2;
       const middle = (TOP3 + bottom) / 2;
-      const arrow = (path) => svg("path", { d: path, fill: "none", stroke: soft, "stroke-width": 1.4, "marker-end": "url(#mechanism-arrow)" });
-      const across = (end, start) => arrow(`M${end + 7} ${middle}L${start - 8} ${middle}`);
+      const arrow = (path, dashes = "none") => svg("path", { d: path, fill: "none", "stroke-dasharray": dashes, stroke: soft, "stroke-width": 1.4, "marker-end": "url(#mechanism-arrow)" });
+      const across = (end, start, isBroken = false) => arrow(`M${end + 7} ${middle}L${start - 8} ${middle}`, isBroken ? "3 4" : "none");
       const word = (text2, at, y, anchor = "middle") => svg("text", { x: at, y, "font-size": 12, fill: soft, "text-anchor": anchor, "font-style": "italic" }, text2);
       const head = svg("defs", {}, svg("marker", { id: "mechanism-arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z", fill: soft })));
       const found = [head];
@@ -5255,8 +5333,8 @@
       if (flow.states) found.push(across(x.source + labelWidth2, x.states), word("encoder", (x.source + labelWidth2 + x.states) / 2, below));
       if (flow.keys && flow.states) found.push(across(x.states + stripWidth, x.keys));
       if (flow.scores) {
-        found.push(across(x.keys + stripWidth, x.scores), across(x.scores + BAR_WIDTH, x.weights));
-        found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, middle - 8), word(this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, middle - 8));
+        found.push(across(x.keys + stripWidth, x.scores), across(x.scores + BAR_WIDTH, x.weights, this.isForced));
+        found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, middle - 8), word(this.isForced ? "yours" : this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, middle - 8));
         if (flow.query) found.push(arrow(`M${x.keys + stripWidth + 6} 31L${x.scores + BAR_WIDTH / 2} 31L${x.scores + BAR_WIDTH / 2} ${TOP3 - 26}`));
       }
       found.push(across(x.weights + BAR_WIDTH, x.values));
@@ -5267,6 +5345,11 @@
         found.push(arrow(`M${x.values + stripWidth + 6} ${low}L${x.result + 24} ${low}L${x.result + 24} ${resultBottom + 6}`), word("with the decoder\u2019s state", layout2.width - 4, low + 18, "end"));
       }
       return found;
+    }
+    /** Whether the reader gave the weights of the chosen step, so that they do not come from its scores. */
+    get isForced() {
+      const { scene } = this.explorer;
+      return scene !== null && isForced2(scene, scene.state.step);
     }
     get normalizer() {
       return this.explorer.first.config.attention?.normalizer ?? "softmax";
@@ -5293,7 +5376,7 @@
       for (const [name, value] of Object.entries(box)) this.row.setAttribute(name, value.toFixed(2));
       this.row.setAttribute("stroke", theme().accent);
       this.row.setAttribute("visibility", "visible");
-      this.line.textContent = describeRow(row, flow);
+      this.line.textContent = describeRow(row, flow, this.isForced);
     }
     /** Mark the part whose arithmetic the reader looks at. */
     markPart(stage) {
@@ -5314,7 +5397,7 @@
       const isHeated = this.heated === this.placeKey && state.force.get(state.step + 1, state.layer, state.head) !== void 0;
       if (!isHeated) inputById("live-temperature").value = "0";
       const temperature = 10 ** (Number(inputById("live-temperature").value) / SLIDER_SCALE);
-      const text2 = `Temperature of the softmax ${temperature.toPrecision(2)}${temperature === 1 ? " (the model\u2019s own)" : ""}`;
+      const text2 = `Temperature of the softmax in this step ${temperature.toPrecision(2)}${temperature === 1 ? " (the model\u2019s own)" : ""}`;
       byId("live-temperature-name").textContent = text2;
       inputById("live-temperature").setAttribute("aria-valuetext", text2);
     }
@@ -5792,15 +5875,15 @@ ${text2}
     } else if (state.isChanged) explorer.chooseExample(state.example ?? 0);
     return isUsable;
   }
-  function restoreSource(explorer, position, start) {
+  function restoreSource(explorer, step, start) {
     const { state, sequences } = explorer;
-    const [before2, wasChanged] = [state.example, state.isChanged];
+    const [before, wasChanged] = [state.example, state.isChanged];
     let reason = "";
-    if (position === 0) reason = chooseStart(explorer, start) ? ", because its weights show clearly where a model looks" : "";
-    else if (wasChanged) explorer.chooseExample(before2 ?? start?.example ?? 0);
+    if (step === "move") reason = chooseStart(explorer, start) ? ", because its weights show clearly where a model looks" : "";
+    else if (wasChanged) explorer.chooseExample(before ?? start?.example ?? 0);
     if (state.example === null) return [];
     const name = sequences.names[state.example];
-    if (state.example !== before2) return [`The tour has switched to sequence ${name}${reason}.`];
+    if (state.example !== before) return [`The tour has switched to sequence ${name}${reason}.`];
     return wasChanged ? [`The tour has put the source of sequence ${name} back as it was.`] : [];
   }
   function restoreEpochs({ state, models }) {
@@ -5809,16 +5892,16 @@ ${text2}
     for (const [k, subject] of state.subjects.entries()) subject.epoch = best[k];
     return isOther ? ["The tour has put the trained parameters back: those after the epoch with the lowest validation loss."] : [];
   }
-  function prepareStep(explorer, position, start) {
+  function prepareStep(explorer, step, start) {
     const { state } = explorer;
-    const hadForced = position !== 2 && state.force.size > 0;
-    const notes = restoreSource(explorer, position, start);
+    const hadForced = step !== "forbid" && state.force.size > 0;
+    const notes = restoreSource(explorer, step, start);
     if (hadForced) {
       state.force.clear();
       notes.push("The tour has taken back the forced weights.");
     }
     if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
-    return position >= 3 || position === 0 ? [...notes, ...restoreEpochs(explorer)] : notes;
+    return step === "look" || step === "forbid" ? notes : [...notes, ...restoreEpochs(explorer)];
   }
   function showAttending({ state, models }) {
     const model = models.findIndex(({ content }) => content.layers > 0);
@@ -5832,7 +5915,7 @@ ${text2}
   var LOOK = {
     distribution: {
       title: "Where does it look?",
-      about: "For each [forecast point], the model looks at the source again. This is [attention]. It gives each [source point] an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast point and each column a source point; a bright cell is a large weight. In the picture of the sequence, a source point with a large weight is a large bright circle.",
+      about: "For each [forecast point], the model looks at the source again. This is [attention]. It gives each [source point] an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast point and each column a source point; the brighter a cell, the larger the weight. In the picture of the sequence, the circle of a source point grows and brightens with its weight.",
       task: CHOOSE
     },
     strength: {
@@ -5847,11 +5930,6 @@ ${text2}
     }
   };
   var RECURRENT = " (In a recurrent model, what is read at a source point also contains traces of the points before it.)";
-  var CANNOT_FORBID = {
-    strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
-    none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid."
-  };
-  var MOVE_INSTEAD = "Move a source point instead: any forecast point may change, because the model keeps the whole source in one memory.";
   function look(facts) {
     const { attention, isRecurrent, attending, data } = facts;
     const step = { ...LOOK[attention] };
@@ -5861,41 +5939,24 @@ ${text2}
     return { ...step, about: `${step.about} The page also has ${attending}, which has attention:`, action: showFirst(attending) };
   }
   var showFirst = (attending) => ({ name: `Show ${attending} instead`, act: "attending" });
-  function forbid({ attention, canForce: canForce2, attending }) {
-    if (!canForce2) {
-      const step = { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: MOVE_INSTEAD };
-      return attending === null ? step : { ...step, action: showFirst(attending) };
-    }
-    return {
-      title: "Forbid it",
-      about: "How much does this trained model depend on this look? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give. This shows how much this one model depends on the look, because it was trained with it. Whether attention is needed is the question of step 5.",
-      task: "In the heatmap, click a dark cell: its forecast point now reads from that source point only. Or give all points equal weights:",
-      keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
-      action: { name: "Equal weights everywhere", act: "uniform" }
-    };
-  }
-  function before({ hasEpochs, data }) {
-    const title = "What was it before training?";
-    if (hasEpochs) {
-      return {
-        title,
-        about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
-        task: "Move the slider of the epochs to the left, as far as it goes. Then move it slowly to the right."
-      };
-    }
-    return {
-      title,
-      about: "This page has each model only as it was after training. If you record the training of a run, the page of that run has a slider here, and its model answers as it would have after each recorded [epoch]. At first it answers at random: the forecast goes nowhere in particular, and no source point stands out.",
-      task: null,
-      commands: data?.record
-    };
-  }
+  var FORBID = {
+    title: "Forbid it",
+    about: "How much does this trained model depend on this look? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give. This shows how much this one model depends on the look, because it was trained with it. Whether attention is needed is the question of the last step.",
+    task: "In the heatmap, click a cell that is not the brightest of its row: its forecast point now reads from that source point only. Or give all points equal weights:",
+    keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
+    action: { name: "Equal weights everywhere", act: "uniform" }
+  };
+  var BEFORE = {
+    title: "What was it before training?",
+    about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
+    task: "Move the slider of the epochs to the left, as far as it goes. Then move it slowly to the right."
+  };
   function withoutOther({ attention, data }, verdict, rest) {
     const end = { verdict, task: null, conclusion: [data?.average ?? "", ...rest].filter((sentence) => sentence !== ""), commands: data?.commands };
     if (attention === "none") {
       return { ...end, title: "What would attention change?", about: "This page cannot tell: it has no model with [attention]. To find out, train a second model that differs in its attention only, and put both on one page." };
     }
-    if (verdict !== void 0) return { ...end, title: "What do the test sequences show?", about: "You have changed the weights of one sequence. The sentence above is about all test sequences." };
+    if (verdict !== void 0) return { ...end, title: "What do the test sequences show?", about: "The steps before show one sequence at a time. The sentence above is about all test sequences." };
     return { ...end, title: "Is attention needed?", about: "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back." };
   }
   function compareModels(facts) {
@@ -5916,19 +5977,25 @@ ${text2}
       commands: data?.commands
     };
   }
+  function withRecord({ hasEpochs, data }, step) {
+    return hasEpochs || !data ? step : { ...step, commands: [...step.commands ?? [], ...data.record] };
+  }
+  var STEPS = ["move", "look", "forbid", "before", "compare"];
   function tourSteps(facts) {
-    const source = facts.plane ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues." : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.";
+    const circles = facts.isNumbered ? "numbered circles" : "circles";
+    const source = facts.plane ? `The ${circles} in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues.` : `In the picture, time runs from left to right. The ${circles} are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.`;
     const steps = [
       {
+        step: "move",
         title: "Move a source point",
         about: `${source} The model is inside this page, so it can answer any source.`,
         task: "Drag one of the circles to another place.",
         keys: "With the keyboard: go to a circle with Tab, and press the arrow keys."
       },
-      look(facts),
-      forbid(facts),
-      before(facts),
-      compareModels(facts)
+      ...facts.hasSteps ? [{ ...look(facts), step: "look" }] : [],
+      ...facts.canForce ? [{ ...FORBID, step: "forbid" }] : [],
+      ...facts.hasEpochs ? [{ ...BEFORE, step: "before" }] : [],
+      { ...withRecord(facts, compareModels(facts)), step: "compare" }
     ];
     return facts.isTouch ? steps.map((step) => ({ ...step, keys: void 0 })) : steps;
   }
@@ -5941,12 +6008,12 @@ ${text2}
     const largest2 = Math.max(...sizes);
     return sizes.flatMap((size, k) => size === largest2 ? [k] : []);
   }
-  function afterMove(scene, before2, { data } = { data: null }) {
+  function afterMove(scene, before, { data } = { data: null }) {
     const { shown: [{ own: { forecast } }], state: { point } } = scene;
-    const meaning = shareOfRange(scene, forecast, before2) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast.";
+    const meaning = shareOfRange(scene, forecast, before) < LITTLE ? "That is little: try another point, or a larger move." : "So this point matters to the forecast.";
     const outside = data?.outside ? ` ${data.outside}` : "";
     const truth = truthOf(scene) ? "" : ` The crosses are gone, because nobody knows how a source that you made up really continues.${outside} Next starts again with the unchanged sequence.`;
-    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before2)}. The model computed it again. ${meaning}${truth}`;
+    return `You moved source point ${point + 1}, and the forecast moved by up to ${moved(forecast, before)}. The model computed it again. ${meaning}${truth}`;
   }
   function afterLook(scene, { attention }) {
     const { state, shown: [{ answer }], alignment, targetFeatures } = scene;
@@ -5957,14 +6024,14 @@ ${text2}
       const values = targetFeatures.slice(0, 2).map((name2, g) => `${name2} ${formatValue(answer.forecast[state.step][g], 1)}`);
       return `${name} is ${values.join(", ")}. The model computed it from nothing but that one list of numbers and its own previous forecast points.`;
     }
-    if (isForced(scene, state.step)) return `You forced the weights of ${pointNames2(state).row(state.step)}, so they do not show where the model looks. The button Own weights again gives it its [own weights] back.`;
+    if (isForced2(scene, state.step)) return `You forced the weights of ${pointNames2(state).row(state.step)}, so they do not show where the model looks. The button Own weights again gives it its [own weights] back.`;
     const most = indicesOfLargest(row);
     const points2 = most.length > 1 ? `${most.length} source points` : `source point ${most[0] + 1}`;
     if (attention === "strength") return `${name} reads ${points2} most strongly: ${most.map((k) => formatValue(row[k], 1)).join(", ")}.`;
     const share = shareText(row, row[most[0]]);
     const needed = state.kind === "cross" && alignment[state.step] >= 0 ? alignment[state.step] : null;
     const hint = needed === null ? "" : ` The truth depends on ${most.join() === String(needed) ? "that point" : `point ${needed + 1}`}: it has the orange frame.`;
-    const forced = rows.some((_, step) => isForced(scene, step));
+    const forced = rows.some((_, step) => isForced2(scene, step));
     const isEach = !forced && rows.length > 1 && rows.every(isUneven) && new Set(rows.flatMap(indicesOfLargest)).size === rows.flatMap(indicesOfLargest).length;
     const others = forced ? " You forced the weights of another forecast point, which may change these." : isEach ? " No two forecast points look most at the same source point." : "";
     return `${name} gives ${points2} the largest weight, ${row[most[0]].toFixed(3)} of 1. ${share}${hint}${others}`;
@@ -5985,11 +6052,11 @@ ${text2}
     const { shown: [{ answer, own, scale }] } = scene;
     const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
     const change = largestChange(answer.forecast, own.forecast);
-    if (isAsBefore(scene) && shareOfRange(scene, answer.forecast, own.forecast) < LITTLE) return "The model gives almost the same weights without you, so the forecast stays where it is. Try a dark cell.";
+    if (isAsBefore(scene) && shareOfRange(scene, answer.forecast, own.forecast) < LITTLE) return "The model gives almost the same weights without you, so the forecast stays where it is. Try another cell of the row.";
     const errors = forced === null || free === null ? "" : ` The [mean squared error] of this sequence goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
     const meaning = forced !== null && free !== null && forced > 2 * free ? " So this trained model depends on what it reads there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So the forecast of this sequence hardly depends on this look. Try another row." : "";
     const average = data?.average ? ` One sequence may be an exception. ${data.average}` : "";
-    return `The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning} A model without attention may still forecast as well: see step 5.${average}`;
+    return `The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning} A model without attention may still forecast as well: see the last step.${average}`;
   }
   function afterEpoch(scene, trained, best) {
     const { shown: [{ own: { forecast }, scale }], state: { subjects: [{ epoch }] } } = scene;
@@ -6036,7 +6103,7 @@ ${text2}
     } catch {
     }
   }
-  var PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-after"];
+  var PLACES = { move: "live-path", look: "live-map", forbid: "live-map", before: "live-epochs", compare: "live-after" };
   var SPACE = 12;
   function fold(commands) {
     const details = document.createElement("details");
@@ -6058,11 +6125,13 @@ ${text2}
       this.opener.setAttribute("aria-expanded", "false");
       this.opener.setAttribute("aria-controls", "live-tour-panel");
       this.back = this.button("live-tour-back", "Back", () => {
-        this.go(this.position - 1);
+        const before = this.neighbour(-1);
+        if (before) this.go(before);
       });
       this.next = this.button("live-tour-next", "Next", () => {
-        if (this.position === 4) this.close();
-        else this.go(this.position + 1);
+        const after = this.neighbour(1);
+        if (after) this.go(after);
+        else this.close();
       });
       this.spoken.className = "spoken";
       this.spoken.setAttribute("aria-live", "polite");
@@ -6082,11 +6151,14 @@ ${text2}
     body = document.createElement("div");
     result = document.createElement("div");
     end = document.createElement("div");
+    /** The task and its button, below the text that scrolls. */
+    task = document.createElement("div");
     back;
     next;
     spoken = textElement("p", "");
     announce = announcer(this.spoken);
-    position = -1;
+    /** The current step; null if the tour is closed. */
+    step = null;
     start = null;
     isDone = false;
     resultText = "";
@@ -6115,7 +6187,8 @@ ${text2}
       }));
       this.scroller.className = "tour-text";
       this.scroller.append(this.body, this.result, this.end);
-      this.panel.append(this.heading, this.scroller, buttons, this.spoken);
+      this.task.className = "task";
+      this.panel.append(this.heading, this.scroller, this.task, buttons, this.spoken);
       this.panel.addEventListener("keydown", (event) => {
         if (event.key !== "Escape" || isCardOpen()) return;
         event.preventDefault();
@@ -6127,7 +6200,7 @@ ${text2}
       this.invitation.hidden = isSeen();
       this.opener.hidden = !this.invitation.hidden;
       this.invitation.append(
-        textElement("p", "New here? A tour in five steps shows what this model does, and why. It takes about five minutes."),
+        textElement("p", "New here? A short tour shows what this model does, and why. It takes about five minutes."),
         this.button("live-tour-start", "Start the tour", () => {
           this.open();
         }),
@@ -6148,11 +6221,11 @@ ${text2}
       this.opener.hidden = true;
       this.opener.setAttribute("aria-expanded", "true");
       this.resize();
-      this.go(0);
+      this.go("move");
     }
     close() {
       this.panel.hidden = true;
-      this.position = -1;
+      this.step = null;
       this.mark(null);
       this.opener.hidden = false;
       this.opener.setAttribute("aria-expanded", "false");
@@ -6164,6 +6237,16 @@ ${text2}
       this.explorer.draw();
     }
     // --- steps -------------------------------------------------------------------------------------
+    get steps() {
+      return tourSteps(this.facts);
+    }
+    /** Return the step before or after the current one; null if there is none. The steps may change with the shown model. */
+    neighbour(direction) {
+      const { step: current } = this;
+      if (!current) return null;
+      const names = this.steps.map(({ step }) => step).filter((step) => (STEPS.indexOf(step) - STEPS.indexOf(current)) * direction > 0);
+      return names.at(direction > 0 ? 0 : -1) ?? null;
+    }
     get facts() {
       const { explorer } = this;
       const { first, models, state, page } = explorer;
@@ -6174,6 +6257,8 @@ ${text2}
         plane: page.examples.plane,
         canForce: explorer.canForce,
         hasEpochs: epochs.length > 1,
+        hasSteps: explorer.rowCount > 1,
+        isNumbered: state.source.length <= MAX_NUMBERED,
         attention: first.layers === 0 ? "none" : meaningOf(first),
         isRecurrent: first.config.kind === "recurrent",
         data: page.live.tour ?? null,
@@ -6184,9 +6269,9 @@ ${text2}
       };
     }
     /** Show a step, and bring the explorer into the state that it begins with. */
-    go(position) {
-      this.position = position;
-      const notes = prepareStep(this.explorer, position, this.facts.data?.start ?? null);
+    go(step) {
+      this.step = step;
+      const notes = prepareStep(this.explorer, step, this.facts.data?.start ?? null);
       this.start = null;
       this.isDone = false;
       this.next.classList.remove("ready");
@@ -6194,30 +6279,33 @@ ${text2}
       this.isAwaited = false;
       this.winners.clear();
       this.result.replaceChildren();
-      this.showText(tourSteps(this.facts)[position], notes);
+      const { steps } = this;
+      const position = steps.findIndex((each) => each.step === step);
+      this.heading.textContent = `Tour ${position + 1} of ${steps.length}: ${steps[position].title}`;
+      this.showText(steps[position], notes);
       this.back.disabled = position === 0;
-      this.next.textContent = position === 4 ? "Finish" : "Next";
-      this.mark(position === 1 || position === 2 ? this.placeOfWeights : PLACES[position]);
+      this.next.textContent = position === steps.length - 1 ? "Finish" : "Next";
+      this.mark(step === "look" || step === "forbid" ? this.placeOfWeights : PLACES[step]);
       this.heading.focus({ preventScroll: true });
       this.scroller.scrollTop = 0;
       this.reveal();
       this.spoken.textContent = "";
       this.announce("");
       void this.explorer.update().then(() => {
-        this.begin(position);
+        this.begin(step);
       });
     }
     /** Remember what the explorer shows when its answer for the state of this step has come. */
-    begin(position) {
+    begin(step) {
       const { scene } = this.explorer;
-      if (position !== this.position || !scene) return;
+      if (step !== this.step || !scene) return;
       const { state, shown: [{ own }] } = scene;
       this.start = { step: state.step, reference: this.referenceOf(scene), source: state.source, forecast: own.forecast };
       this.follow(scene, true);
     }
     /** Return a key of what the current step compares with, which changes with the sequence or the model. */
     referenceOf({ state: { example, source, subjects: [{ model, run, epoch }] } }) {
-      return JSON.stringify(this.position === 3 ? [model, run, source] : [example, model, run, epoch]);
+      return JSON.stringify(this.step === "before" ? [model, run, source] : [example, model, run, epoch]);
     }
     bestEpoch({ state: { subjects: [{ model, run }] } }) {
       return this.explorer.models[model].content.runs[run].best_epoch;
@@ -6227,19 +6315,18 @@ ${text2}
       const { explorer: { models, sequences } } = this;
       const { state: { example, source, isChanged, subjects: [{ model, run, epoch }] } } = scene;
       const reference = this.referenceOf(scene);
-      const before2 = this.position === 3 || !isChanged || example === null ? source : sequences.source(example);
-      const options = { run, epoch: this.position === 3 ? this.bestEpoch(scene) : epoch, outputs: "forecast" };
-      const { forecast } = await models[model].run(before2, options);
+      const before = this.step === "before" || !isChanged || example === null ? source : sequences.source(example);
+      const options = { run, epoch: this.step === "before" ? this.bestEpoch(scene) : epoch, outputs: "forecast" };
+      const { forecast } = await models[model].run(before, options);
       if (this.start !== start || this.explorer.scene !== scene) return;
-      this.start = { ...start, reference, source: before2, forecast };
+      this.start = { ...start, reference, source: before, forecast };
       this.follow(scene);
     }
     /** The place that the steps about weights frame: the path, if the first model has no weights. */
     get placeOfWeights() {
       return this.explorer.first.layers > 0 ? "live-map" : "live-path";
     }
-    showText({ title, verdict, about, task, keys, action, conclusion = [], commands = [] }, notes) {
-      this.heading.textContent = `Tour ${this.position + 1} of 5: ${title}`;
+    showText({ verdict, about, task, keys, action, conclusion = [], commands = [] }, notes) {
       this.body.replaceChildren();
       if (verdict !== void 0) {
         const answer = paragraph(markTerms(verdict));
@@ -6252,12 +6339,8 @@ ${text2}
         line.className = "tour-note";
         this.body.append(line);
       }
-      if (task !== null) {
-        const line = textElement("p", task);
-        line.className = "task";
-        this.body.append(line);
-      }
-      if (action) this.body.append(this.button("live-tour-action", action.name, () => {
+      this.task.replaceChildren(...task === null ? [] : [textElement("p", task)]);
+      if (action) this.task.append(this.button("live-tour-action", action.name, () => {
         this.act(action.act);
       }));
       if (keys !== void 0) this.body.append(textElement("p", keys));
@@ -6271,7 +6354,7 @@ ${text2}
       if (action === "uniform") explorer.forceUniformEverywhere();
       else if (action === "attending") {
         showAttending(explorer);
-        this.go(this.position);
+        this.go(this.step);
       } else explorer.chooseExample((explorer.state.example ?? -1) + 1);
     }
     /** Frame the part of the page that a step is about. */
@@ -6301,7 +6384,7 @@ ${text2}
      * @param isBeginning - Whether the step has just begun. The panel then shows the first lines of the step.
      */
     follow(scene, isBeginning = false) {
-      if (this.position < 0 || !this.start) return;
+      if (!this.step || !this.start) return;
       if (this.start.reference !== this.referenceOf(scene)) {
         this.refresh(scene, this.start).catch(() => void 0);
         return;
@@ -6320,15 +6403,14 @@ ${text2}
     /** Say what the step shows; null: the reader has not done it yet. */
     describe(scene, start) {
       const { state } = scene;
-      switch (this.position) {
-        case 0:
+      switch (this.step) {
+        case "move":
           return this.describeMove(scene, start);
-        case 1:
+        case "look":
           return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
-        case 2:
-          if (!this.facts.canForce) return this.describeMove(scene, start);
+        case "forbid":
           return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, this.facts) : null;
-        case 3:
+        case "before":
           return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast, this.bestEpoch(scene)) : null;
         default:
           return this.facts.isOtherShown && scene.shown.length > 1 ? afterPlain(scene, this.count(scene)) : null;

@@ -309,7 +309,9 @@ def test_a_long_source_shows_the_points_with_the_largest_weights(
     numbers = [row[-1] for _, row in weights.rows]
     largest = sorted(np.argsort(numbers)[::-1][:MAX_POINTS])
     assert stage(stages, "Weights")["rows"] == [f"point {k + 1}" for k in largest]
-    assert "the 8 of 16 points with the largest weights" in found.text("#live-arithmetic-title")
+    assert "the 8 of 16 source steps with the largest weights" in found.text(
+        "#live-arithmetic-title"
+    )
 
 
 def test_the_parameters_are_those_of_the_chosen_epoch(

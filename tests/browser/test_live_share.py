@@ -82,7 +82,7 @@ def rerun(found: Opened, run: Path, folder: Path) -> NDArray[np.float64]:
     if found.page.is_enabled("#live-save-weights"):
         saved(found, "#live-save-weights", folder)
     command = found.text("#live-command")
-    assert command.startswith("seqattn predict RUN --input input.csv")
+    assert command.startswith(f"seqattn predict {run.name} --input input.csv")
     for name in ("input.csv", "weights.json"):
         command = command.replace(name, str(folder / name))
     output = folder / "forecast.csv"
@@ -151,7 +151,7 @@ def test_a_link_restores_what_is_shown(
     found = shared_in_both(page)
     found.page.select_option("#live-example", "2")
     move_points(found)
-    found.page.select_option("#live-layer", "1")
+    found.page.select_option("#live-layer", label="2")
     found.page.click("#live-uniform")
     shown = answer(found)
     found.page.click("#live-copy")
@@ -322,7 +322,7 @@ def test_nothing_is_wider_than_a_telephone(
     fits = "document.documentElement.scrollWidth <= 360"  # plotly resizes its plots with a delay
     found.until(fits)
     start_tour(found)
-    for _ in range(5):
+    while found.page.is_visible("#live-tour-panel"):
         found.until(fits)
         found.page.click("#live-tour-next")
     found.page.evaluate(NO_CLIPBOARD)  # fmt: skip
@@ -362,7 +362,7 @@ def test_hostile_names_stay_text_in_all_saved_files(
         "]]>&amp;<!--",
     ]
     content["name"] = bad[0]
-    content["path"] = "$(touch gone) `x` '"
+    content["live"]["models"][0]["runs"][0]["path"] = "$(touch gone) `x` '"
     content["examples"]["ids"][0] = bad[1]
     content["live"]["models"][0]["runs"][0]["name"] = bad[2]
     content["live"]["models"][0]["features"] = content["examples"]["features"] = bad[:2]

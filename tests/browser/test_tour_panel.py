@@ -94,6 +94,54 @@ def test_the_tour_says_what_it_has_changed(opened: Open, live_runs: LiveRuns) ->
     assert "(lowest validation loss)" in found.text("#live-epoch-name")
 
 
+@pytest.mark.parametrize("name", ["squares", "fast_weights", "plain", "own", "copy"])
+@pytest.mark.parametrize("size", SIZES)
+def test_each_task_is_in_view_and_can_be_done(
+    name: str, size: str, opened: Open, live_runs: LiveRuns
+) -> None:
+    """The steps of the page, each with its task on the screen, and a result once it is done."""
+    found = opened(live_runs.page(name), until=LIVE, reduced_motion="reduce", **SIZES[size])
+    start_tour(found)
+    can_force, epochs = found.page.evaluate(
+        "[seqattn.explorer.canForce, seqattn.explorer.first.runs[0].epochs.length > 1]"
+    )
+    titles = list[str]()
+    while True:
+        settle(found)
+        found.page.wait_for_timeout(50)
+        titles.append(found.text("#live-tour-title").partition(": ")[2])
+        count = found.text("#live-tour-title")
+        assert count.startswith(f"Tour {len(titles)} of {3 + can_force + epochs}: ")
+        words = found.text("#live-tour-panel")
+        assert "You have changed" not in words and "dark cell" not in words
+        if found.text("#live-tour-next") == "Finish":
+            break
+        task = found.page.locator("#live-tour-panel .task")
+        box, place = task.bounding_box(), found.page.locator("#live-tour-panel").bounding_box()
+        assert box is not None and place is not None and box["height"] > 10
+        assert place["y"] <= box["y"]
+        assert box["y"] + box["height"] <= found.page.evaluate("innerHeight")
+        assert found.text("#live-tour-result") == "", "the task is not done yet"
+        do_task(found, titles[-1])
+        found.until("document.getElementById('live-tour-result').textContent !== ''")
+        found.page.click("#live-tour-next")
+    assert ("Forbid it" in titles) == can_force
+    assert ("What was it before training?" in titles) == epochs
+
+
+def do_task(found: Opened, title: str) -> None:
+    """Do what a step of the tour asks for."""
+    selector, key = {
+        "Move a source point": (".source-point[tabindex='0']", "Shift+ArrowUp"),
+        "Where does it look?": ("#live-step", "ArrowRight"),
+        "Forbid it": ("#live-tour-action", "Enter"),
+        "What was it before training?": ("#live-epoch", "Home"),
+    }[title]
+    found.page.focus(selector)
+    found.page.keyboard.press(key)
+    settle(found)
+
+
 def test_forced_weights_are_not_called_a_look_of_the_model(
     shared: SharedPages, live_runs: LiveRuns
 ) -> None:
@@ -142,11 +190,7 @@ def test_the_tour_of_a_model_without_attention_is_no_dead_end(
     found.page.click("#live-tour-panel summary")
     assert "model.attention={score: scaled_dot}" in found.text("#live-tour-panel")
     found.page.click("#live-tour-next")
-    settle(found)
-    found.page.focus(".source-point")
-    found.page.keyboard.press("Shift+ArrowUp")
-    found.until("document.getElementById('live-tour-result').textContent.includes('You moved')")
-    found.page.click("#live-tour-next")
+    assert found.text("#live-tour-title") == "Tour 3 of 4: What was it before training?"
     found.page.click("#live-tour-next")
     assert "it has no model with attention" in found.text("#live-tour-panel")
     assert found.page.is_visible("#live-tour-panel summary")

@@ -13,7 +13,7 @@ from seqattn.experiments.api.run import Run
 from tests.browser.conftest import Opened, SharedPages
 from tests.browser.live_numbers import TOLERANCE, settle
 from tests.browser.live_runs import models_of_page
-from tests.browser.test_arithmetic import READ
+from tests.browser.test_arithmetic import MAX_POINTS, READ
 from tests.browser.word_runs import TOGETHER, Expected, WordRuns, best_of, load_words, read, write
 
 IN_FEW = {"heads", "transformer"}
@@ -121,16 +121,21 @@ def show_arithmetic(found: Opened, step: int, layer: int, head: int) -> list[dic
 def check_stages(stages: list[dict[str, Any]], wanted: Explanation) -> int:
     """Compare the stages of the page with those of Python, and return the count of numbers. The
     page shows some vectors as rows that Python prints as columns."""
-    assert [stage["name"] for stage in stages] == [stage.name for stage in wanted.stages]
+    expected = [stage.name for stage in wanted.stages]
+    if "Decoder input" not in expected:  # that of a Transformer is on the page only
+        stages = [stage for stage in stages if stage["name"] != "Decoder input"]
+    assert [stage["name"] for stage in stages] == expected
     count = 0
     for stage, want in zip(stages, wanted.stages, strict=True):
-        rows = [plain(name) for name, _ in want.rows]
-        numbers = np.array([row for _, row in want.rows])
-        if stage["rows"] != rows:
-            numbers, rows = numbers.T, list(want.columns)
-        assert len(stage["rows"]) == len(rows), stage["name"]
+        rows = {plain(name): row for name, row in want.rows}
+        numbers = np.array(list(rows.values()))
+        if {*stage["rows"]} <= {*rows}:
+            assert len(stage["rows"]) == min(len(rows), MAX_POINTS)
+            numbers = np.array([rows[name] for name in stage["rows"]])
+        else:
+            numbers = numbers.T
         difference = np.abs(np.array(stage["numbers"]) - numbers).max()
-        assert difference <= 1.0001e-4, (stage["name"], stage["numbers"], numbers.tolist())
+        assert difference <= 2.0001e-4, (stage["name"], stage["numbers"], numbers.tolist())
         count += numbers.size
     return count
 

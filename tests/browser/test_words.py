@@ -181,7 +181,7 @@ def use_all(found: Opened) -> None:
     """Type, choose, force, search, and show another picture, head and epoch."""
     type_source(found, "3 1 9 4 1")
     found.page.select_option("#live-beam", label="beam of 2")
-    found.page.select_option("#live-layer", "1")
+    found.page.select_option("#live-layer", label="2")
     found.page.locator("#live-output .symbol").nth(1).click()
     found.page.locator(".alternative[aria-pressed=false]").first.click()
     settle(found)

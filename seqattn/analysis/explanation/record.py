@@ -110,6 +110,12 @@ class Explanation(Record):
             printed: the logits of `symbols`, computed from printed numbers; None to take those of
                 the model.
         """
+        if printed is None:
+            of_model = logits[self._best(logits)][:, None]
+            formula = "from the layers that follow"
+            printed = self.add_from_model("Logits", formula, of_model, self.symbols, ["logit"])[
+                :, 0
+            ]
         possible = [k for k in range(len(logits)) if k not in (PAD, BEGIN)]
         log_z = as_printed(logits[possible].logsumexp(-1)[None])
         formula = (
@@ -117,12 +123,6 @@ class Explanation(Record):
             " can be written"
         )
         self.add_from_model("Normalization", formula, log_z[None], ["all symbols"], ["log Z"])
-        if printed is None:
-            of_model = logits[self._best(logits)][:, None]
-            formula = "from the layers that follow"
-            printed = self.add_from_model("Logits", formula, of_model, self.symbols, ["logit"])[
-                :, 0
-            ]
         columns = {"logit": printed, "log Z": log_z, "probability": np.exp(printed - log_z)}
         formula = "probability = exp(logit - log Z)"
         self.prediction = self.add_columns("Probabilities", formula, columns, self.symbols).tolist()

@@ -50,14 +50,14 @@ function medianShapes(variants: readonly Variant[], axis: LossAxis): PlotValues[
 
 /** Return the lines of the reference losses, and the labels of the lines. */
 function referenceLines({ references, shows, coordinate }: LossAxis, losses: readonly number[]): { shapes: PlotValues[]; annotations: PlotValues[] } {
-  const { ground, soft } = theme();
+  const { soft } = theme();
   const positions = labelPositions(references.map(([, loss]) => coordinate(loss)), losses.filter(shows).map(coordinate),
     byId("seeds").clientWidth < MIN_WIDTH_FOR_TWO_SIDES ? ["right"] : ["right", "left"]);
   return {
     shapes: references.map(([, loss]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: loss, y1: loss, line: { color: soft, width: 1, dash: "dashdot" } })),
     annotations: references.map(([name, loss], k) => {
       const [side, anchor] = positions[k];
-      return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, bgcolor: ground, opacity: 0.9, font: { size: 13, color: soft } };
+      return { xref: "paper", x: side === "left" ? 0 : 1, xanchor: side, y: coordinate(loss), yanchor: anchor, text: escapeMarkup(name), showarrow: false, font: { size: 13, color: soft } };
     }),
   };
 }

@@ -18,7 +18,7 @@ const MAX_BARS = 40;
 function drawErrorsByStep(losses: number[], unit: string): void {
   const { accent } = theme();
   draw("by-step", [{ type: losses.length > MAX_BARS ? "scatter" : "bar", x: losses.map((_, k) => k + 1), y: losses, marker: { color: accent }, hovertemplate: "position %{x}: %{y:.4g}<extra></extra>" }], {
-    title: { text: `Mean squared error${unit} by position in the forecast`, font: { size: 14 } },
+    title: { text: `Mean squared error${unit}<br>by position in the forecast`, font: { size: 14 } },
     xaxis: { title: { text: "position in the forecast" }, ...integerTicks(losses.length) }, yaxis: { rangemode: "tozero" },
   });
 }

@@ -38,11 +38,6 @@ export function pointNames(count: number, first = 1): string[] {
   return Array.from({ length: count }, (_, k) => `point ${first + k}`);
 }
 
-/** Return the names of `count` target steps, counted from 1. With a known alignment, the row and the column of a copied point thus have the same number. */
-export function stepNames(count: number): string[] {
-  return Array.from({ length: count }, (_, k) => `step ${k + 1}`);
-}
-
 /** Return times as text. Dates are numbers of milliseconds since 1970 in UTC. The text has no hours and minutes if all dates are at midnight. */
 export function timeNames(times: readonly number[], isDate: boolean): string[] {
   if (!isDate) return times.map((time) => withMinus(String(time)));

@@ -2,7 +2,7 @@
 import type { AttentionHistory, Unpacked } from "./content";
 import { matrix, unpack } from "./content";
 import { byId, fill, inputById, numberOf, selectById } from "./dom";
-import { indexNames, pointNames, sequenceNames, stepNames } from "./format";
+import { indexNames, pointNames, sequenceNames } from "./format";
 import { ALIGNMENT_COLOUR, colourScale, draw, heatmap, MAX_UNIT_SCALE_COLUMNS, onThemeChange, outlines } from "./plots";
 
 /** Return the largest weight of all frames. The frames share a colour scale. */
@@ -24,9 +24,9 @@ function drawFrame(history: AttentionHistory, weights: Unpacked, largest: number
   byId("history-name").textContent = name;
   byId("history-frame").setAttribute("aria-valuetext", name);
   const title = history.meaning === "strength" ? "read strength" : "attention weight";
-  const down = history.alignment ? stepNames(T) : pointNames(T, S + 1);
+  const down = pointNames(T, S + 1);
   draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest), title, weights.decimals)], {
-    xaxis: { title: { text: "attended source point" } }, yaxis: { autorange: "reversed", title: { text: history.alignment ? "target step" : "forecast point" } }, shapes: outlines(known, ALIGNMENT_COLOUR),
+    xaxis: { title: { text: "attended source point" } }, yaxis: { autorange: "reversed", title: { text: "forecast point" } }, shapes: outlines(known, ALIGNMENT_COLOUR),
   });
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { decimalExponent, escapeMarkup, formatNumber, formatValue, pointNames, sequenceNames, shorten, stepNames, timeNames } from "../src/format";
+import { decimalExponent, escapeMarkup, formatNumber, formatValue, pointNames, sequenceNames, shorten, timeNames } from "../src/format";
 
 describe("formatNumber", () => {
   it("keeps three significant digits, and writes a minus sign", () => {
@@ -48,10 +48,6 @@ it("names points and sequences", () => {
   expect(pointNames(3)).toEqual(["point 1", "point 2", "point 3"]);
   expect(pointNames(2, 5)).toEqual(["point 5", "point 6"]);
   expect(sequenceNames(["a", "b"], ["", "square"])).toEqual(["a", "b: square"]);
-});
-
-it("counts target steps from 1", () => {
-  expect(stepNames(3)).toEqual(["step 1", "step 2", "step 3"]);
 });
 
 describe("timeNames", () => {

@@ -15,7 +15,7 @@ function shown(name: string, forecast: number[][], scale: number[]): Shown {
 
 function scene(...models: Shown[]): Scene {
   const state: ExplorerState = { example: 0, source: [[0], [1]], truth: [[1], [2]], isChanged: false, subjects: [], force: new ForcedRows(), kind: "cross", layer: 0, head: 0, step: 0, point: 0, isRelative: false };
-  return { state, current: state, shown: models, features: ["x"], targetFeatures: ["x"], units: {}, axisNames: {}, plane: false, hasTrace: false, alignment: [], hasAlignment: false, times: [], canForce: true, trainedLength: 2 };
+  return { state, current: state, shown: models, features: ["x"], targetFeatures: ["x"], units: {}, axisNames: {}, plane: false, hasTrace: false, alignment: [], times: [], canForce: true, trainedLength: 2 };
 }
 
 group("a source that is longer than every training source", () => {

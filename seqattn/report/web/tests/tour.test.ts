@@ -9,35 +9,41 @@ import type { Facts } from "../src/live/tour_texts";
 import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, tourSteps } from "../src/live/tour_texts";
 import { ForcedRows } from "../src/live/weights";
 
-const FACTS: Facts = { plane: true, attention: "distribution", canForce: true, hasEpochs: true, plain: "no attention", attending: null, isOtherShown: false, isRecurrent: true, isTouch: false, data: null };
+const FACTS: Facts = { plane: true, attention: "distribution", canForce: true, hasEpochs: true, hasSteps: true, isNumbered: true, plain: "no attention", attending: null, isOtherShown: false, isRecurrent: true, isTouch: false, data: null };
 const DATA: TourContent = { start: null, average: "Over 9 sequences, 1 with its own weights.", conclusion: ["So it needs them."], commands: [["Train it:", "seqattn train a/config.yaml --set model.attention=null"]], record: [["Record it:", "seqattn train a/config.yaml --set training.record_attention=5"]] };
-const ALL: Facts[] = [true, false].flatMap((plane) => (["none", "distribution", "strength"] as const).flatMap((attention) => [true, false].flatMap((hasEpochs) => [null, "p"].map((plain) => ({ plane, attention, canForce: attention === "distribution", hasEpochs, plain, attending: null, isOtherShown: false, isRecurrent: true, isTouch: false, data: hasEpochs ? DATA : null })))));
+const ALL: Facts[] = [true, false].flatMap((plane) => (["none", "distribution", "strength"] as const).flatMap((attention) => [true, false].flatMap((hasEpochs) => [null, "p"].map((plain) => ({ plane, attention, canForce: attention === "distribution", hasEpochs, hasSteps: true, isNumbered: true, plain, attending: null, isOtherShown: false, isRecurrent: true, isTouch: false, data: hasEpochs ? DATA : null })))));
 
 const termsOf = (text: string): string[] => splitTerms(text).filter((_, k) => k % 2).map((part) => part.split("|").at(-1)!);
 const names = TERMS.map(({ name }) => name);
 
 describe("tourSteps", () => {
-  it.each(ALL)("has five steps whose terms are in the glossary: %o", (facts) => {
+  it.each(ALL)("has the steps of the page, whose terms are in the glossary: %o", (facts) => {
     const steps = tourSteps(facts);
-    expect(steps).toHaveLength(5);
+    expect(steps).toHaveLength(3 + Number(facts.canForce) + Number(facts.hasEpochs));
     for (const { about, title } of steps) {
       expect(title).not.toBe("");
       expect(names).toEqual(expect.arrayContaining(termsOf(about)));
     }
   });
 
-  it("asks for what the page can do only", () => {
-    const tasks = (facts: Partial<Facts>): boolean[] => tourSteps({ ...FACTS, ...facts }).map(({ task }) => task !== null);
-    expect(tasks({})).toEqual([true, true, true, true, true]);
-    expect(tasks({ hasEpochs: false, plain: null })).toEqual([true, true, true, false, false]);
-    expect(tasks({ attention: "none", canForce: false, plain: null })).toEqual([true, true, true, true, false]);
-    expect(tasks({ attention: "strength", canForce: false })).toEqual([true, true, true, true, true]);
+  it("has no step that the page cannot do", () => {
+    const named = (facts: Partial<Facts>): string => tourSteps({ ...FACTS, ...facts }).map(({ step, task }) => (task === null ? `(${step})` : step)).join(" ");
+    expect(named({})).toBe("move look forbid before compare");
+    expect(named({ hasEpochs: false, plain: null })).toBe("move look forbid (compare)");
+    expect(named({ attention: "none", canForce: false, plain: null })).toBe("move look before (compare)");
+    expect(named({ attention: "strength", canForce: false, hasSteps: false })).toBe("move before compare");
+  });
+
+  it("speaks of no mark that the page lacks", () => {
+    const words = JSON.stringify(tourSteps({ ...FACTS, isNumbered: false, plain: null, data: DATA }));
+    expect(words).not.toMatch(/numbered|bright cell|dark cell|You have changed/);
+    expect(tourSteps(FACTS)[0].about).toContain("numbered circles");
   });
 
   it("says how to make what is missing", () => {
     const steps = tourSteps({ ...FACTS, hasEpochs: false, plain: null, data: DATA });
-    expect(steps[3].commands).toEqual(DATA.record);
-    expect(steps[4].commands).toEqual(DATA.commands);
+    expect(steps[3].commands).toEqual([...DATA.commands, ...DATA.record]);
+    expect(tourSteps({ ...FACTS, plain: null, data: DATA })[4].commands).toEqual(DATA.commands);
   });
 
   it("ends with the answer of the data, if there is one", () => {
@@ -50,18 +56,17 @@ describe("tourSteps", () => {
   it("leads from a model without attention to one with it", () => {
     const none = { ...FACTS, attention: "none" as const, canForce: false, plain: null, data: DATA };
     const beside = tourSteps({ ...none, attending: "squares" });
-    for (const step of [beside[1], beside[2]]) expect(step.action).toEqual({ name: "Show squares instead", act: "attending" });
-    expect(beside[4].task).toContain("Choose squares under Compare with");
-    expect(tourSteps({ ...none, attending: "squares", isOtherShown: true })[4].task).toMatch(/^Go through/);
+    expect(beside[1].action).toEqual({ name: "Show squares instead", act: "attending" });
+    expect(beside[3].task).toContain("Choose squares under Compare with");
+    expect(tourSteps({ ...none, attending: "squares", isOtherShown: true })[3].task).toMatch(/^Go through/);
     const alone = tourSteps(none);
     expect(alone[1].commands).toEqual(DATA.commands);
-    expect(alone[4].commands).toEqual(DATA.commands);
-    expect(alone[2].task).toContain("Move a source point instead");
+    expect(alone[3].commands).toEqual(DATA.commands);
   });
 
   it("does not take the loss of one trained model for a need of attention", () => {
     expect(tourSteps(FACTS)[2].about).toContain("how much this one model depends on the look");
-    expect(tourSteps(FACTS)[2].about).toContain("Whether attention is needed is the question of step 5");
+    expect(tourSteps(FACTS)[2].about).toContain("Whether attention is needed is the question of the last step");
   });
 
   it("has no keys for a touch screen", () => {
@@ -85,7 +90,7 @@ function scene(forecast: number[][], more: Partial<Scene> = {}): Scene {
   return {
     state, current: state,
     shown: [shown("a", one)],
-    features: ["x"], targetFeatures: ["x"], units: {}, axisNames: {}, plane: false, hasTrace: true, alignment: [], hasAlignment: false, times: [], canForce: true, trainedLength: 2, ...more,
+    features: ["x"], targetFeatures: ["x"], units: {}, axisNames: {}, plane: false, hasTrace: true, alignment: [], times: [], canForce: true, trainedLength: 2, ...more,
   };
 }
 
@@ -143,7 +148,7 @@ describe("the words after a step have the current numbers", () => {
   it("after forcing weights", () => {
     const [own, forced] = [answer([[1], [2.1]]), answer([[1], [3]])];
     const text = afterForce(scene([[1], [3]], { shown: [shown("a", forced, own)] }));
-    expect(text).toBe("The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to 0.90. The [mean squared error] of this sequence goes from 0.0050 to 0.50. So this trained model depends on what it reads there. A model without attention may still forecast as well: see step 5.");
+    expect(text).toBe("The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to 0.90. The [mean squared error] of this sequence goes from 0.0050 to 0.50. So this trained model depends on what it reads there. A model without attention may still forecast as well: see the last step.");
     expect(afterForce(scene([[1], [3]], { shown: [shown("a", forced, own)] }), { data: DATA })).toContain(DATA.average);
   });
 

@@ -1,6 +1,6 @@
 // The heatmap of the chosen sequence.
 import { byId } from "../dom";
-import { pointNames, stepNames } from "../format";
+import { pointNames } from "../format";
 import { ALIGNMENT_COLOUR, colourScale, draw, heatmap, outlines, theme } from "../plots";
 import type { View } from "./view";
 
@@ -27,10 +27,9 @@ export function drawMap(view: View): void {
   const [S] = view.lengths;
   const [rows, columns] = view.size;
   const across = view.kind === "decoder_self" ? pointNames(columns, S + 1) : pointNames(columns);
-  const isAligned = view.trueSteps.length > 0;
-  const down = isAligned ? stepNames(rows) : pointNames(rows, view.kind === "encoder_self" ? 1 : S + 1);
+  const down = pointNames(rows, view.kind === "encoder_self" ? 1 : S + 1);
   const title = view.meaning === "strength" ? "read strength" : "attention weight";
-  const known = isAligned ? "attended point; outlined in orange: the true one" : "attended point";
+  const known = view.trueSteps.length > 0 ? "attended point; outlined in orange: the true one" : "attended point";
   draw("map", [heatmap(view.rows, across, down, colourScale(view.meaning, view.map, view.largest), title, view.map.decimals)], {
     xaxis: { title: { text: view.kind === "decoder_self" ? DECODER_STEPS : known }, constrain: "domain" },
     yaxis: { autorange: "reversed", title: { text: "query step" } }, shapes: marks(view),

@@ -106,6 +106,6 @@ export function drawPath(view: View): void {
   const below = examples.plane ? view.nameOf(examples.features[0]) : overSteps;
   draw("path", traces, {
     ...rowAxes(view, rows), xaxis: { title: { text: escapeMarkup(below) }, anchor: rows.length > 1 ? `y${rows.length}` : "y" },
-    legend: { orientation: "h", y: 1.12 }, hovermode: "closest", uirevision: String(view.example),
+    legend: { orientation: "h", yanchor: "bottom", y: 1.02 }, hovermode: "closest", uirevision: String(view.example),
   });
 }

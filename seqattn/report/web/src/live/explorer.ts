@@ -181,10 +181,9 @@ export class LiveExplorer extends Explorer<ExplorerState, Scene, LiveModel> {
     }
     const { features, target_features: targetFeatures, named, plane, units } = page.examples;
     const alignment = answered.example !== null && !answered.isChanged ? this.sequences.alignment(answered.example) : [];
-    const { hasAlignment } = this.sequences;
     const isWhole = answered.example !== null && answered.source.length === page.examples.source_lengths[answered.example];
     const times = isWhole ? this.sequences.times(answered.example!) : [];
-    return { state: answered, current: state, shown, features, targetFeatures, units, axisNames: named, plane, hasTrace, alignment, hasAlignment, times, canForce: this.canForce, trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length)) };
+    return { state: answered, current: state, shown, features, targetFeatures, units, axisNames: named, plane, hasTrace, alignment, times, canForce: this.canForce, trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length)) };
   }
 
   protected matrix(scene: Scene, index: number): MatrixView {

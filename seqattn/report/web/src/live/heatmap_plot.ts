@@ -1,5 +1,5 @@
 // The heatmap of attention weights as SVG: a cell forces its step to attend there.
-import { shorten, withMinus } from "../format";
+import { capitalize, shorten, withMinus } from "../format";
 import { ALIGNMENT_COLOUR, theme } from "../plots";
 import type { Link, MatrixView, WeightScale } from "./matrix";
 import { inkOn, rgb, svg, textWidth } from "./svg";
@@ -15,7 +15,7 @@ const MAX_CELL = 64;
 const MAX_CELLS_AS_ELEMENTS = 1600;
 const LONGEST_LABEL = 16;
 /** A narrower cell has no room for a label of its own. */
-const MIN_LABELLED = 12;
+const MIN_LABELLED = 9;
 
 export interface HeatmapEvents {
   /** A row was chosen. */
@@ -113,17 +113,39 @@ export class HeatmapPlot {
   private readonly pointed = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page", visibility: "hidden" });
   private shape = "";
   private grid: Grid | null = null;
+  private view: MatrixView | null = null;
+  /** Says what the cell below the pointer shows. */
+  private readonly cellText = document.createElement("p");
 
   constructor(private readonly place: HTMLElement, private readonly events: HeatmapEvents) {
     this.root = svg("svg", { tabindex: 0, role: "grid" });
     this.cellId = `live-cell-${(HeatmapPlot.count += 1)}`;
-    place.replaceChildren(this.root);
+    this.cellText.className = "hint cell-text screen";
+    this.cellText.setAttribute("aria-hidden", "true"); // screen readers read the cells
+    place.replaceChildren(this.root, this.cellText);
     this.root.append(this.cellGroup);
     // Only the outline follows the focus, which comes between the press of a click and its release.
     this.root.addEventListener("focus", () => { this.showCursor(); });
     this.root.addEventListener("blur", () => { this.showCursor(); });
-    this.root.addEventListener("pointermove", (event) => { this.events.pointAt(this.columnAt(event)); });
-    this.root.addEventListener("pointerleave", () => { this.events.pointAt(null); });
+    this.root.addEventListener("pointermove", (event) => { this.point(event); });
+    this.root.addEventListener("pointerleave", () => { this.point(null); });
+  }
+
+  /** Follow the pointer; null: it is elsewhere. */
+  private point(event: PointerEvent | null): void {
+    const { view } = this;
+    const column = event ? this.columnAt(event) : null;
+    const row = event ? this.rowAt(event) : null;
+    this.cellText.textContent = view && row !== null && column !== null ? capitalize(describeCell(view, row, column)) : "";
+    this.events.pointAt(column);
+  }
+
+  private rowAt(event: MouseEvent): number | null {
+    const { grid } = this;
+    if (!grid) return null;
+    const box = this.root.getBoundingClientRect();
+    const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
+    return row >= 0 && row < grid.rows ? row : null;
   }
 
   /** Mark the column of a source step; null: none. */
@@ -154,7 +176,7 @@ export class HeatmapPlot {
     this.place.hidden = rows.length === 0;
     if (!rows.length) return;
     const grid = layOut(view, Math.max(240, this.place.clientWidth));
-    this.grid = grid;
+    [this.grid, this.view] = [grid, view];
     this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
     this.root.setAttribute("width", String(grid.width));
     this.root.setAttribute("height", String(grid.height));
@@ -171,7 +193,7 @@ export class HeatmapPlot {
     place(this.cursor, grid, chosen, this.column);
     this.cursor.setAttribute("stroke", theme().ink);
     this.showCursor();
-    this.root.onclick = (event) => { this.click(event, grid); };
+    this.root.onclick = (event) => { this.click(event); };
     this.root.onkeydown = (event) => { this.key(event, grid, chosen); };
   }
 
@@ -217,14 +239,14 @@ export class HeatmapPlot {
     const every = (size: number, room: number): number => Math.max(1, Math.ceil(room / size));
     const bottom = bottomOf(grid);
     for (let t = 0; t < grid.rows; t += every(grid.cellHeight, MIN_LABELLED)) {
-      group.append(svg("text", { x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
+      group.append(svg("text", { "font-size": Math.min(FONT, grid.cellHeight + 1), x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
     }
     for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
       const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
-      group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, label));
+      group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { "font-size": isNumbered ? FONT : Math.min(FONT, grid.cellWidth + 1), x, y: bottom + 15, "text-anchor": "middle" }, label));
     }
     group.append(svg("text", { x: grid.left + (grid.columns * grid.cellWidth) / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
-    const middle = (TOP + bottom) / 2;
+    const middle = Math.max((TOP + bottom) / 2, textWidth(down, 14) / 2 + 4); // a low picture has a shorter side than its name
     group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
     return group;
   }
@@ -242,15 +264,15 @@ export class HeatmapPlot {
       group.append(svg("text", { x: 20, y: TOP + (t + 0.5) * grid.cellHeight + 4, "font-size": 12, stroke: "none", fill: warn, class: "forced-row" }, "\u25b8"));
       outline(t, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
     }
-    outline(chosen, 0, grid.columns, { stroke: warn, "stroke-width": 3 });
+    const { ink, ground } = theme();
+    outline(chosen, 0, grid.columns, { stroke: ground, "stroke-width": 5 });
+    outline(chosen, 0, grid.columns, { stroke: ink, "stroke-width": 2.5 });
     return group;
   }
 
-  private click(event: MouseEvent, grid: Grid): void {
-    const box = this.root.getBoundingClientRect();
-    const column = this.columnAt(event);
-    const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
-    if (row < 0 || row >= grid.rows) return;
+  private click(event: MouseEvent): void {
+    const [row, column] = [this.rowAt(event), this.columnAt(event)];
+    if (row === null) return;
     if (column === null) {
       this.events.chooseStep(row);
       return;

@@ -11,6 +11,7 @@ import { drawPlane } from "./mechanism_plane";
 import type { Flow, Part } from "./mechanism_texts";
 import { describePart, describeRow, plain, STAGES, WORDS } from "./mechanism_texts";
 import type { WeightScale } from "./matrix";
+import { isForced } from "./scene";
 import { weightScale } from "./matrix";
 import { rgb, svg, textWidth, weightColour } from "./svg";
 
@@ -186,7 +187,7 @@ export class Mechanism {
     };
     const { states, keys, scores, weights, values } = flow;
     const found = [this.part("source", "source", layout.rows(x.source, labelWidth), labels)];
-    if (states) found.push(this.part("states", "encoder states", layout.rows(x.states, stripWidth), [strip(states, layout.rows(x.states, stripWidth))]));
+    if (states) found.push(this.part("states", stripWidth < 90 ? "states" : "encoder states", layout.rows(x.states, stripWidth), [strip(states, layout.rows(x.states, stripWidth))]));
     if (keys) found.push(this.part("keys", "keys", layout.rows(x.keys, stripWidth), [strip(keys, layout.rows(x.keys, stripWidth))]));
     if (scores) {
       const finite = scores.filter(Number.isFinite);
@@ -248,8 +249,8 @@ export class Mechanism {
     const { soft } = theme();
     const { x, stripWidth, labelWidth, bottom } = layout;
     const middle = (TOP + bottom) / 2;
-    const arrow = (path: string): SVGElement => svg("path", { d: path, fill: "none", stroke: soft, "stroke-width": 1.4, "marker-end": "url(#mechanism-arrow)" });
-    const across = (end: number, start: number): SVGElement => arrow(`M${end + 7} ${middle}L${start - 8} ${middle}`);
+    const arrow = (path: string, dashes = "none"): SVGElement => svg("path", { d: path, fill: "none", "stroke-dasharray": dashes, stroke: soft, "stroke-width": 1.4, "marker-end": "url(#mechanism-arrow)" });
+    const across = (end: number, start: number, isBroken = false): SVGElement => arrow(`M${end + 7} ${middle}L${start - 8} ${middle}`, isBroken ? "3 4" : "none");
     const word = (text: string, at: number, y: number, anchor = "middle"): SVGElement => svg("text", { x: at, y, "font-size": 12, fill: soft, "text-anchor": anchor, "font-style": "italic" }, text);
     const head = svg("defs", {}, svg("marker", { id: "mechanism-arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z", fill: soft })));
     const found: SVGElement[] = [head];
@@ -258,8 +259,8 @@ export class Mechanism {
     if (flow.states) found.push(across(x.source + labelWidth, x.states), word("encoder", (x.source + labelWidth + x.states) / 2, below));
     if (flow.keys && flow.states) found.push(across(x.states + stripWidth, x.keys));
     if (flow.scores) {
-      found.push(across(x.keys + stripWidth, x.scores), across(x.scores + BAR_WIDTH, x.weights));
-      found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, middle - 8), word(this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, middle - 8));
+      found.push(across(x.keys + stripWidth, x.scores), across(x.scores + BAR_WIDTH, x.weights, this.isForced));
+      found.push(word("compare", (x.keys + stripWidth + x.scores) / 2, middle - 8), word(this.isForced ? "yours" : this.normalizer, (x.scores + BAR_WIDTH + x.weights) / 2, middle - 8));
       if (flow.query) found.push(arrow(`M${x.keys + stripWidth + 6} 31L${x.scores + BAR_WIDTH / 2} 31L${x.scores + BAR_WIDTH / 2} ${TOP - 26}`));
     }
     found.push(across(x.weights + BAR_WIDTH, x.values));
@@ -270,6 +271,12 @@ export class Mechanism {
       found.push(arrow(`M${x.values + stripWidth + 6} ${low}L${x.result + 24} ${low}L${x.result + 24} ${resultBottom + 6}`), word("with the decoder\u2019s state", layout.width - 4, low + 18, "end"));
     }
     return found;
+  }
+
+  /** Whether the reader gave the weights of the chosen step, so that they do not come from its scores. */
+  private get isForced(): boolean {
+    const { scene } = this.explorer;
+    return scene !== null && isForced(scene, scene.state.step);
   }
 
   private get normalizer(): string {
@@ -300,7 +307,7 @@ export class Mechanism {
     for (const [name, value] of Object.entries(box)) this.row.setAttribute(name, value.toFixed(2));
     this.row.setAttribute("stroke", theme().accent);
     this.row.setAttribute("visibility", "visible");
-    this.line.textContent = describeRow(row, flow);
+    this.line.textContent = describeRow(row, flow, this.isForced);
   }
 
   /** Mark the part whose arithmetic the reader looks at. */
@@ -325,7 +332,7 @@ export class Mechanism {
     const isHeated = this.heated === this.placeKey && state.force.get(state.step + 1, state.layer, state.head) !== undefined;
     if (!isHeated) inputById("live-temperature").value = "0";
     const temperature = 10 ** (Number(inputById("live-temperature").value) / SLIDER_SCALE);
-    const text = `Temperature of the softmax ${temperature.toPrecision(2)}${temperature === 1 ? " (the model\u2019s own)" : ""}`;
+    const text = `Temperature of the softmax in this step ${temperature.toPrecision(2)}${temperature === 1 ? " (the model\u2019s own)" : ""}`;
     byId("live-temperature-name").textContent = text;
     inputById("live-temperature").setAttribute("aria-valuetext", text);
   }

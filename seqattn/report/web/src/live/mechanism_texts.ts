@@ -50,8 +50,8 @@ export function describePart(part: Part, flow: Flow): string {
 }
 
 /** Describe what a source step contributes. */
-export function describeRow(row: number, { labels, scores, weights }: Flow): string {
+export function describeRow(row: number, { labels, scores, weights }: Flow, isForced: boolean): string {
   const score = scores ? `score ${formatNumber(scores[row])}, ` : "";
   const weight = withMinus(weights[row].toFixed(3));
-  return `${capitalize(labels[row])}: ${score}weight ${weight}. So ${weight} times its value goes into the context.`;
+  return `${capitalize(labels[row])}: ${score}weight ${weight}${isForced ? ", which you gave it in place of the softmax of the scores" : ""}. So ${weight} times its value goes into the context.`;
 }

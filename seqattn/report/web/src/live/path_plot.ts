@@ -4,9 +4,11 @@ import { theme } from "../plots";
 import type { Scene } from "./scene";
 import { isForced, scaleOf, weightsOf } from "./scene";
 import type { Scale } from "./svg";
-import { halo, keepFromScrolling, linearScale, rgb, roundTicks, svg, tickText } from "./svg";
+import { halo, keepFromScrolling, linearScale, MEMBER_KEYS, memberAfter, rgb, roundTicks, svg, tickText } from "./svg";
 
 export const MAX_ROWS = 4;
+/** The points of a longer source are small and have no numbers. */
+export const MAX_NUMBERED = 16;
 const HEIGHT = 420;
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 40 };
 const ROW_GAP = 22;
@@ -54,7 +56,7 @@ export class PathPlot {
   private readonly root: SVGSVGElement;
 
   constructor(private readonly place: HTMLElement, private readonly events: PathEvents) {
-    this.root = svg("svg", { role: "group", "aria-label": "The sequence. Source points can be moved with the arrow keys." });
+    this.root = svg("svg", { role: "group", "aria-label": `The sequence. Arrow keys move a source point; ${MEMBER_KEYS}.` });
     this.root.style.touchAction = "pan-y";
     place.replaceChildren(this.root);
   }
@@ -63,12 +65,12 @@ export class PathPlot {
   draw(scene: Scene): void {
     this.width = Math.max(260, this.place.clientWidth);
     if (this.dragged === null) this.panels = this.layOut(scene);
-    const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.point : undefined;
+    const focused = document.activeElement instanceof SVGElement ? document.activeElement.dataset.member : undefined;
     this.root.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
     this.root.setAttribute("width", String(this.width));
     this.root.setAttribute("height", String(HEIGHT));
     this.root.replaceChildren(...this.panels.flatMap((panel, k) => [this.axes(panel, scene, k === this.panels.length - 1), this.lines(panel, scene), this.sourcePoints(panel, scene)]));
-    if (focused !== undefined && this.dragged === null) this.root.querySelector<SVGElement>(`[data-point="${focused}"]`)?.focus();
+    if (focused !== undefined && this.dragged === null) this.root.querySelector<SVGElement>(`[data-member="${focused}"]`)?.focus();
   }
 
   private layOut(scene: Scene): Panel[] {
@@ -79,11 +81,12 @@ export class PathPlot {
       return [{ x, y, sourceX: 0, sourceY: 1, targetX: 0, targetY: 1, title: axisNames[features[1]] ?? features[1] }];
     }
     const rows = [...new Set([...targetFeatures, ...features])].slice(0, MAX_ROWS);
-    const high = (HEIGHT - MARGIN.top - MARGIN.bottom - ROW_GAP * (rows.length - 1)) / rows.length;
+    const space = rows.length > 1 ? ROW_GAP : MARGIN.top;
+    const high = (HEIGHT - space - MARGIN.bottom - ROW_GAP * (rows.length - 1)) / rows.length;
     const length = scene.state.source.length + Math.max(...scene.shown.map(({ answer }) => answer.forecast.length));
     const x = linearScale([0.5, length + 0.5], inner);
     return rows.map((name, k) => {
-      const top = MARGIN.top + k * (high + ROW_GAP);
+      const top = space + k * (high + ROW_GAP);
       const [sourceY, targetY] = [features.indexOf(name), targetFeatures.indexOf(name)];
       const y = linearScale(extent(valuesOf(scene, sourceY, targetY)), [top + high, top]);
       return { x, y, sourceX: null, sourceY, targetX: null, targetY, title: axisNames[name] ?? name };
@@ -110,7 +113,11 @@ export class PathPlot {
     }
     const below = scene.plane ? scene.axisNames[scene.features[0]] ?? scene.features[0] : hasTimes ? "time" : "step";
     if (isLast) group.append(svg("text", { x: (left + right) / 2, y: bottom + 32, "text-anchor": "middle", "font-size": 14 }, shorten(below, 40)));
-    group.append(svg("text", { x: 13, y: (top + bottom) / 2, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 13 ${(top + bottom) / 2})` }, shorten(panel.title, 24)));
+    const middle = (top + bottom) / 2;
+    const isTurned = this.panels.length === 1;
+    // Beside low panels there is no room for the names.
+    const title = isTurned ? { x: 13, y: middle, "text-anchor": "middle", transform: `rotate(-90 13 ${middle})` } : { x: left, y: top - 5 };
+    group.append(svg("text", { ...title, "font-size": 14, class: "panel-name" }, shorten(panel.title, isTurned ? 24 : 40)));
     return group;
   }
 
@@ -154,7 +161,7 @@ export class PathPlot {
     const rows = state.kind === "decoder_self" ? [] : weightsOf(scene.shown[0].answer, state.kind, state.layer, state.head);
     const weights: (number | undefined)[] = rows[state.step] ?? [];
     const scale = scaleOf(scene, scene.shown[0]);
-    const many = state.source.length > 16;
+    const many = state.source.length > MAX_NUMBERED;
     const word = isForced(scene, state.step) ? "forced weight" : "weight";
     for (const [k, row] of state.source.entries()) {
       const [x, y] = place(panel, row, k, "source");
@@ -163,8 +170,8 @@ export class PathPlot {
       const colour = weight === undefined ? soft : rgb(scale.colour(weight));
       const values = scene.features.map((name, f) => `${name} ${formatValue(row[f], 1)}`).join(", ");
       const circle = svg("circle", {
-        cx: x, cy: y, r, fill: colour, stroke: ink, "stroke-width": k === state.point ? 3 : 1, class: "source-point", tabindex: 0, role: "slider",
-        "data-point": k, "aria-label": `source point ${k + 1}`, "aria-valuetext": values + (weight === undefined ? "" : `, ${word} ${weight.toFixed(3)}`), "aria-valuemin": panel.y.domain[0], "aria-valuemax": panel.y.domain[1], "aria-valuenow": row[panel.sourceY],
+        cx: x, cy: y, r, fill: colour, stroke: ink, "stroke-width": k === state.point ? 3 : 1, class: "source-point", tabindex: k === state.point ? 0 : -1, role: "slider",
+        "data-point": k, "data-member": memberName(this.panels.indexOf(panel), k), "aria-label": `source point ${k + 1}`, "aria-valuetext": values + (weight === undefined ? "" : `, ${word} ${weight.toFixed(3)}`), "aria-valuemin": panel.y.domain[0], "aria-valuemax": panel.y.domain[1], "aria-valuenow": row[panel.sourceY],
       }, svg("title", {}, `point ${k + 1}: ${values}${weight === undefined ? "" : `; ${word} ${weight.toFixed(3)}`}`));
       circle.style.cursor = "grab";
       this.follow(circle, k, panel, scene);
@@ -189,6 +196,12 @@ export class PathPlot {
     circle.addEventListener("pointerdown", (event) => { this.startDrag(event, point, panel); });
     keepFromScrolling(circle);
     circle.addEventListener("keydown", (event) => {
+      const next = memberAfter(event.key, point, scene.state.source.length);
+      if (next !== null) {
+        event.preventDefault();
+        this.root.querySelector<SVGElement>(`[data-member="${memberName(this.panels.indexOf(panel), next)}"]`)?.focus();
+        return;
+      }
       const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
       if (!direction) return;
       event.preventDefault();
@@ -231,6 +244,9 @@ export class PathPlot {
     window.addEventListener("pointercancel", onUp);
   }
 }
+
+/** Return the name of the circle of a source point in a panel. */
+const memberName = (panel: number, point: number): string => `${panel}/${point}`;
 
 const clamp = (value: number, [low, high]: readonly [number, number]): number => Math.min(high, Math.max(low, value));
 

@@ -48,8 +48,6 @@ export interface Scene extends BaseScene<ExplorerState> {
   plane: boolean;
   /** The true source step of each target step; -1 where there is none; empty if unknown. */
   alignment: number[];
-  /** Whether the task has true source steps, so that target steps are counted from 1. */
-  hasAlignment: boolean;
   /** The names of the times of the steps; empty if they are unknown, or if points were added or removed. */
   times: string[];
   /** The length of the longest training source: that of the shown model with the shortest one. */
@@ -88,16 +86,16 @@ export function scaleOf({ state: { kind, layer, head, isRelative } }: Pick<BaseS
 
 /** Return what the heatmap of one model shows. */
 export function matrixOf(scene: Scene, shown: Shown): MatrixView {
-  const { state, hasAlignment, alignment, canForce } = scene;
+  const { state, alignment, canForce } = scene;
   const { kind, source: { length: S } } = state;
   const rows = weightsOf(shown.answer, kind, state.layer, state.head);
   const isCross = kind === "cross";
-  const isCountedFrom1 = kind === "encoder_self" || (isCross && hasAlignment);
+  const isOfSource = kind === "encoder_self";
   const numbers = (count: number, first: number): string[] => Array.from({ length: count }, (_, k) => String(first + k));
   return {
     rows, scale: scaleOf(scene, shown), names: pointNames(state), isNumbered: true,
-    rowLabels: numbers(rows.length, isCountedFrom1 ? 1 : S + 1), columnLabels: numbers(rows[0]?.length ?? 0, kind === "decoder_self" ? S + 1 : 1),
-    down: kind === "encoder_self" ? "source point" : isCountedFrom1 ? "target step" : "forecast point",
+    rowLabels: numbers(rows.length, isOfSource ? 1 : S + 1), columnLabels: numbers(rows[0]?.length ?? 0, kind === "decoder_self" ? S + 1 : 1),
+    down: isOfSource ? "source point" : "forecast point",
     across: kind === "decoder_self" ? "attended forecast point" : "attended source point",
     chosen: Math.min(state.step, rows.length - 1), canForce: canForce && isCross, isForced: (row) => isForced(scene, row),
     links: isCross ? alignment.flatMap((column, row) => (column < 0 ? [] : [{ row, column, isPossible: false }])) : [],

@@ -36,11 +36,6 @@ export class Sequences {
     return points(this.targets, index, this.examples.target_lengths[index], this.examples.target_features.length);
   }
 
-  /** Whether the task has a true source step for each target step. */
-  get hasAlignment(): boolean {
-    return this.alignments !== null;
-  }
-
   /** Return the names of the times of the source and target steps; empty if the times are unknown. */
   times(index: number): string[] {
     const { stepTimes, examples: { times, source_lengths: S, target_lengths: T } } = this;

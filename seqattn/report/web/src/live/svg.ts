@@ -87,3 +87,11 @@ export function keepFromScrolling(element: SVGElement): void {
   element.style.touchAction = "none"; // Chromium ignores it inside an SVG
   element.addEventListener("touchstart", (event) => { event.preventDefault(); }, { passive: false });
 }
+
+/** Return the member of a group to which a key moves the focus, among `count` members; null: the key moves none. The arrow keys change the value of a member. */
+export function memberAfter(key: string, member: number, count: number): number | null {
+  const found = { Home: 0, End: count - 1, PageUp: member - 1, PageDown: member + 1 }[key];
+  return found === undefined ? null : Math.min(count - 1, Math.max(0, found));
+}
+
+export const MEMBER_KEYS = "Page Up, Page Down, Home and End choose another one";

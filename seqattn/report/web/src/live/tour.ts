@@ -1,13 +1,14 @@
-// A guided tour of the live explorer in five steps, for readers who have never seen attention.
+// A guided tour of the live explorer in up to five steps, for readers who have never seen attention.
 import { byId, textElement } from "../dom";
 import { announcer } from "./announce";
 import type { LiveExplorer } from "./explorer";
 import { isCardOpen, markTerms, paragraph, splitTerms } from "./glossary";
 import { meaningOf } from "./model";
+import { MAX_NUMBERED } from "./path_plot";
 import type { Scene } from "./scene";
 import { prepareStep, showAttending } from "./tour_start";
-import type { Facts, StepText, TourAction } from "./tour_texts";
-import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, closest, tourSteps } from "./tour_texts";
+import type { Facts, StepName, StepText, TourAction } from "./tour_texts";
+import { afterEpoch, afterForce, afterLook, afterMove, afterPlain, closest, STEPS, tourSteps } from "./tour_texts";
 
 const MEMORY = "seqattn.tour";
 const SEEN = "seen";
@@ -39,7 +40,7 @@ interface Start {
 }
 
 /** The place on the page that each step is about. */
-const PLACES = ["live-path", "live-map", "live-map", "live-epochs", "live-after"];
+const PLACES: Record<StepName, string> = { move: "live-path", look: "live-map", forbid: "live-map", before: "live-epochs", compare: "live-after" };
 /** Space in pixels around a place that the tour brings into view. */
 const SPACE = 12;
 
@@ -65,11 +66,14 @@ export class Tour {
   private readonly body = document.createElement("div");
   private readonly result = document.createElement("div");
   private readonly end = document.createElement("div");
+  /** The task and its button, below the text that scrolls. */
+  private readonly task = document.createElement("div");
   private readonly back: HTMLButtonElement;
   private readonly next: HTMLButtonElement;
   private readonly spoken = textElement("p", "");
   private readonly announce = announcer(this.spoken);
-  private position = -1;
+  /** The current step; null if the tour is closed. */
+  private step: StepName | null = null;
   private start: Start | null = null;
   private isDone = false;
   private resultText = "";
@@ -82,8 +86,8 @@ export class Tour {
     this.opener = this.button("live-tour-open", "Guided tour", () => { this.open(); });
     this.opener.setAttribute("aria-expanded", "false");
     this.opener.setAttribute("aria-controls", "live-tour-panel");
-    this.back = this.button("live-tour-back", "Back", () => { this.go(this.position - 1); });
-    this.next = this.button("live-tour-next", "Next", () => { if (this.position === 4) this.close(); else this.go(this.position + 1); });
+    this.back = this.button("live-tour-back", "Back", () => { const before = this.neighbour(-1); if (before) this.go(before); });
+    this.next = this.button("live-tour-next", "Next", () => { const after = this.neighbour(1); if (after) this.go(after); else this.close(); });
     this.spoken.className = "spoken";
     this.spoken.setAttribute("aria-live", "polite");
     this.buildPanel();
@@ -112,7 +116,8 @@ export class Tour {
     buttons.append(this.back, this.next, this.button("live-tour-close", "End the tour", () => { this.close(); }));
     this.scroller.className = "tour-text";
     this.scroller.append(this.body, this.result, this.end);
-    this.panel.append(this.heading, this.scroller, buttons, this.spoken);
+    this.task.className = "task";
+    this.panel.append(this.heading, this.scroller, this.task, buttons, this.spoken);
     this.panel.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || isCardOpen()) return;
       event.preventDefault();
@@ -125,7 +130,7 @@ export class Tour {
     this.invitation.hidden = isSeen();
     this.opener.hidden = !this.invitation.hidden;
     this.invitation.append(
-      textElement("p", "New here? A tour in five steps shows what this model does, and why. It takes about five minutes."),
+      textElement("p", "New here? A short tour shows what this model does, and why. It takes about five minutes."),
       this.button("live-tour-start", "Start the tour", () => { this.open(); }),
       this.button("live-tour-skip", "No, thanks", () => {
         this.dismiss();
@@ -146,12 +151,12 @@ export class Tour {
     this.opener.hidden = true;
     this.opener.setAttribute("aria-expanded", "true");
     this.resize();
-    this.go(0);
+    this.go("move");
   }
 
   private close(): void {
     this.panel.hidden = true;
-    this.position = -1;
+    this.step = null;
     this.mark(null);
     this.opener.hidden = false;
     this.opener.setAttribute("aria-expanded", "false");
@@ -166,6 +171,18 @@ export class Tour {
 
   // --- steps -------------------------------------------------------------------------------------
 
+  private get steps(): ReturnType<typeof tourSteps> {
+    return tourSteps(this.facts);
+  }
+
+  /** Return the step before or after the current one; null if there is none. The steps may change with the shown model. */
+  private neighbour(direction: 1 | -1): StepName | null {
+    const { step: current } = this;
+    if (!current) return null;
+    const names = this.steps.map(({ step }) => step).filter((step) => (STEPS.indexOf(step) - STEPS.indexOf(current)) * direction > 0);
+    return names.at(direction > 0 ? 0 : -1) ?? null;
+  }
+
   private get facts(): Facts {
     const { explorer } = this;
     const { first, models, state, page } = explorer;
@@ -173,7 +190,8 @@ export class Tour {
     const other = models.find(({ content }) => content.layers > 0 !== hasAttention)?.content.runs[0].name ?? null;
     const { epochs } = first.runs[state.subjects[0].run];
     return {
-      plane: page.examples.plane, canForce: explorer.canForce, hasEpochs: epochs.length > 1,
+      plane: page.examples.plane, canForce: explorer.canForce, hasEpochs: epochs.length > 1, hasSteps: explorer.rowCount > 1,
+      isNumbered: state.source.length <= MAX_NUMBERED,
       attention: first.layers === 0 ? "none" : meaningOf(first),
       isRecurrent: first.config.kind === "recurrent", data: page.live.tour ?? null,
       isTouch: matchMedia("(hover: none) and (pointer: coarse)").matches,
@@ -184,9 +202,9 @@ export class Tour {
   }
 
   /** Show a step, and bring the explorer into the state that it begins with. */
-  private go(position: number): void {
-    this.position = position;
-    const notes = prepareStep(this.explorer, position, this.facts.data?.start ?? null);
+  private go(step: StepName): void {
+    this.step = step;
+    const notes = prepareStep(this.explorer, step, this.facts.data?.start ?? null);
     this.start = null;
     this.isDone = false;
     this.next.classList.remove("ready");
@@ -194,22 +212,25 @@ export class Tour {
     this.isAwaited = false;
     this.winners.clear();
     this.result.replaceChildren();
-    this.showText(tourSteps(this.facts)[position], notes);
+    const { steps } = this;
+    const position = steps.findIndex((each) => each.step === step);
+    this.heading.textContent = `Tour ${position + 1} of ${steps.length}: ${steps[position].title}`;
+    this.showText(steps[position], notes);
     this.back.disabled = position === 0;
-    this.next.textContent = position === 4 ? "Finish" : "Next";
-    this.mark(position === 1 || position === 2 ? this.placeOfWeights : PLACES[position]);
+    this.next.textContent = position === steps.length - 1 ? "Finish" : "Next";
+    this.mark(step === "look" || step === "forbid" ? this.placeOfWeights : PLACES[step]);
     this.heading.focus({ preventScroll: true });
     this.scroller.scrollTop = 0;
     this.reveal();
     this.spoken.textContent = "";
     this.announce("");
-    void this.explorer.update().then(() => { this.begin(position); });
+    void this.explorer.update().then(() => { this.begin(step); });
   }
 
   /** Remember what the explorer shows when its answer for the state of this step has come. */
-  private begin(position: number): void {
+  private begin(step: StepName): void {
     const { scene } = this.explorer;
-    if (position !== this.position || !scene) return;
+    if (step !== this.step || !scene) return;
     const { state, shown: [{ own }] } = scene;
     this.start = { step: state.step, reference: this.referenceOf(scene), source: state.source, forecast: own.forecast };
     this.follow(scene, true);
@@ -217,7 +238,7 @@ export class Tour {
 
   /** Return a key of what the current step compares with, which changes with the sequence or the model. */
   private referenceOf({ state: { example, source, subjects: [{ model, run, epoch }] } }: Scene): string {
-    return JSON.stringify(this.position === 3 ? [model, run, source] : [example, model, run, epoch]);
+    return JSON.stringify(this.step === "before" ? [model, run, source] : [example, model, run, epoch]);
   }
 
   private bestEpoch({ state: { subjects: [{ model, run }] } }: Scene): number {
@@ -229,8 +250,8 @@ export class Tour {
     const { explorer: { models, sequences } } = this;
     const { state: { example, source, isChanged, subjects: [{ model, run, epoch }] } } = scene;
     const reference = this.referenceOf(scene);
-    const before = this.position === 3 || !isChanged || example === null ? source : sequences.source(example);
-    const options = { run, epoch: this.position === 3 ? this.bestEpoch(scene) : epoch, outputs: "forecast" as const };
+    const before = this.step === "before" || !isChanged || example === null ? source : sequences.source(example);
+    const options = { run, epoch: this.step === "before" ? this.bestEpoch(scene) : epoch, outputs: "forecast" as const };
     const { forecast } = await models[model].run(before, options);
     if (this.start !== start || this.explorer.scene !== scene) return;
     this.start = { ...start, reference, source: before, forecast };
@@ -242,8 +263,7 @@ export class Tour {
     return this.explorer.first.layers > 0 ? "live-map" : "live-path";
   }
 
-  private showText({ title, verdict, about, task, keys, action, conclusion = [], commands = [] }: StepText, notes: readonly string[]): void {
-    this.heading.textContent = `Tour ${this.position + 1} of 5: ${title}`;
+  private showText({ verdict, about, task, keys, action, conclusion = [], commands = [] }: StepText, notes: readonly string[]): void {
     this.body.replaceChildren();
     if (verdict !== undefined) {
       const answer = paragraph(markTerms(verdict));
@@ -256,12 +276,8 @@ export class Tour {
       line.className = "tour-note";
       this.body.append(line);
     }
-    if (task !== null) {
-      const line = textElement("p", task);
-      line.className = "task";
-      this.body.append(line);
-    }
-    if (action) this.body.append(this.button("live-tour-action", action.name, () => { this.act(action.act); }));
+    this.task.replaceChildren(...(task === null ? [] : [textElement("p", task)]));
+    if (action) this.task.append(this.button("live-tour-action", action.name, () => { this.act(action.act); }));
     if (keys !== undefined) this.body.append(textElement("p", keys));
     this.end.replaceChildren(...conclusion.map((sentence) => paragraph(markTerms(sentence))));
     if (commands.length) this.end.append(fold(commands));
@@ -274,7 +290,7 @@ export class Tour {
     if (action === "uniform") explorer.forceUniformEverywhere();
     else if (action === "attending") {
       showAttending(explorer);
-      this.go(this.position);
+      this.go(this.step!);
     }
     else explorer.chooseExample((explorer.state.example ?? -1) + 1);
   }
@@ -307,7 +323,7 @@ export class Tour {
    * @param isBeginning - Whether the step has just begun. The panel then shows the first lines of the step.
    */
   private follow(scene: Scene, isBeginning = false): void {
-    if (this.position < 0 || !this.start) return;
+    if (!this.step || !this.start) return;
     if (this.start.reference !== this.referenceOf(scene)) {
       this.refresh(scene, this.start).catch(() => undefined); // the explorer names the failure
       return;
@@ -327,13 +343,11 @@ export class Tour {
   /** Say what the step shows; null: the reader has not done it yet. */
   private describe(scene: Scene, start: Start): string | null {
     const { state } = scene;
-    switch (this.position) {
-      case 0: return this.describeMove(scene, start);
-      case 1: return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
-      case 2:
-        if (!this.facts.canForce) return this.describeMove(scene, start);
-        return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, this.facts) : null;
-      case 3: return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast, this.bestEpoch(scene)) : null;
+    switch (this.step) {
+      case "move": return this.describeMove(scene, start);
+      case "look": return this.isDone || state.step !== start.step ? afterLook(scene, this.facts) : null;
+      case "forbid": return scene.shown[0].answer !== scene.shown[0].own ? afterForce(scene, this.facts) : null;
+      case "before": return this.isDone || state.subjects[0].epoch !== this.bestEpoch(scene) ? afterEpoch(scene, start.forecast, this.bestEpoch(scene)) : null;
       default: return this.facts.isOtherShown && scene.shown.length > 1 ? afterPlain(scene, this.count(scene)) : null;
     }
   }

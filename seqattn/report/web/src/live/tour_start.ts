@@ -2,6 +2,7 @@
 import type { TourContent } from "./content";
 import type { LiveExplorer } from "./explorer";
 import { distinct } from "./state";
+import type { StepName } from "./tour_texts";
 
 /** Choose the sequence, layer and head whose weights show best what attention is, and return whether the page knows them. */
 function chooseStart(explorer: LiveExplorer, start: TourContent["start"]): boolean {
@@ -15,11 +16,11 @@ function chooseStart(explorer: LiveExplorer, start: TourContent["start"]): boole
 }
 
 /** Bring back the sequence that the reader changed, or choose that of the first step, and return sentences about it. */
-function restoreSource(explorer: LiveExplorer, position: number, start: TourContent["start"]): string[] {
+function restoreSource(explorer: LiveExplorer, step: StepName, start: TourContent["start"]): string[] {
   const { state, sequences } = explorer;
   const [before, wasChanged] = [state.example, state.isChanged];
   let reason = "";
-  if (position === 0) reason = chooseStart(explorer, start) ? ", because its weights show clearly where a model looks" : "";
+  if (step === "move") reason = chooseStart(explorer, start) ? ", because its weights show clearly where a model looks" : "";
   else if (wasChanged) explorer.chooseExample(before ?? start?.example ?? 0);
   if (state.example === null) return [];
   const name = sequences.names[state.example];
@@ -37,20 +38,19 @@ function restoreEpochs({ state, models }: LiveExplorer): string[] {
 
 /** Undo the change of the step before, so that each step shows one thing.
  *
- * @param position - The step, counted from 0.
  * @param start - The sequence of the first step; null: unknown.
  * @returns sentences about what the reader did not choose.
  */
-export function prepareStep(explorer: LiveExplorer, position: number, start: TourContent["start"]): string[] {
+export function prepareStep(explorer: LiveExplorer, step: StepName, start: TourContent["start"]): string[] {
   const { state } = explorer;
-  const hadForced = position !== 2 && state.force.size > 0;
-  const notes = restoreSource(explorer, position, start);
+  const hadForced = step !== "forbid" && state.force.size > 0;
+  const notes = restoreSource(explorer, step, start);
   if (hadForced) {
     state.force.clear();
     notes.push("The tour has taken back the forced weights.");
   }
   if ("cross" in (explorer.scene?.shown[0].answer.maps ?? {})) state.kind = "cross";
-  return position >= 3 || position === 0 ? [...notes, ...restoreEpochs(explorer)] : notes;
+  return step === "look" || step === "forbid" ? notes : [...notes, ...restoreEpochs(explorer)];
 }
 
 /** Show a model with attention first, beside the models that are shown already. */

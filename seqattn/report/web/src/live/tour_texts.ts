@@ -17,6 +17,10 @@ export interface Facts {
   canForce: boolean;
   /** Whether the page has the parameters of several epochs. */
   hasEpochs: boolean;
+  /** Whether there is another step to choose. */
+  hasSteps: boolean;
+  /** Whether the picture numbers the source points. */
+  isNumbered: boolean;
   /** The name of a model without attention to compare the first one with; null: there is none, or the first one has none itself. */
   plain: string | null;
   /** The name of a model with attention, if the first one has none; null: there is none. */
@@ -54,7 +58,7 @@ const CHOOSE = "Choose another forecast point: click a diamond, or move the slid
 const LOOK: Record<Facts["attention"], StepText> = {
   distribution: {
     title: "Where does it look?",
-    about: "For each [forecast point], the model looks at the source again. This is [attention]. It gives each [source point] an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast point and each column a source point; a bright cell is a large weight. In the picture of the sequence, a source point with a large weight is a large bright circle.",
+    about: "For each [forecast point], the model looks at the source again. This is [attention]. It gives each [source point] an [attention weight], and reads more from points with a larger weight. In the heatmap, each row is a forecast point and each column a source point; the brighter a cell, the larger the weight. In the picture of the sequence, the circle of a source point grows and brightens with its weight.",
     task: CHOOSE,
   },
   strength: {
@@ -71,12 +75,6 @@ const LOOK: Record<Facts["attention"], StepText> = {
 
 const RECURRENT = " (In a recurrent model, what is read at a source point also contains traces of the points before it.)";
 
-const CANNOT_FORBID: Record<"strength" | "none", string> = {
-  strength: "In a model with attention you could now forbid this look, and see what the forecast loses. Here it is impossible: the strengths follow from the memory, so there are no weights to replace.",
-  none: "In a model with attention you could now forbid a look at a point, and see what the forecast loses. This model does not look, so there is nothing to forbid.",
-};
-const MOVE_INSTEAD = "Move a source point instead: any forecast point may change, because the model keeps the whole source in one memory.";
-
 /** Return the step about the weights of the chosen forecast point. */
 function look(facts: Facts): StepText {
   const { attention, isRecurrent, attending, data } = facts;
@@ -89,36 +87,19 @@ function look(facts: Facts): StepText {
 
 const showFirst = (attending: string): StepText["action"] => ({ name: `Show ${attending} instead`, act: "attending" });
 
-function forbid({ attention, canForce, attending }: Facts): StepText {
-  if (!canForce) {
-    const step = { title: "Forbid it", about: CANNOT_FORBID[attention === "none" ? "none" : "strength"], task: MOVE_INSTEAD };
-    return attending === null ? step : { ...step, action: showFirst(attending) };
-  }
-  return {
-    title: "Forbid it",
-    about: "How much does this trained model depend on this look? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give. This shows how much this one model depends on the look, because it was trained with it. Whether attention is needed is the question of step 5.",
-    task: "In the heatmap, click a dark cell: its forecast point now reads from that source point only. Or give all points equal weights:",
-    keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
-    action: { name: "Equal weights everywhere", act: "uniform" },
-  };
-}
+const FORBID: StepText = {
+  title: "Forbid it",
+  about: "How much does this trained model depend on this look? To find out, make a forecast point look elsewhere. The model then computes this point and all later ones with the weights that you give. This shows how much this one model depends on the look, because it was trained with it. Whether attention is needed is the question of the last step.",
+  task: "In the heatmap, click a cell that is not the brightest of its row: its forecast point now reads from that source point only. Or give all points equal weights:",
+  keys: "With the keyboard: go to the heatmap with Tab, choose a cell with the arrow keys, and press Enter.",
+  action: { name: "Equal weights everywhere", act: "uniform" },
+};
 
-function before({ hasEpochs, data }: Facts): StepText {
-  const title = "What was it before training?";
-  if (hasEpochs) {
-    return {
-      title,
-      about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
-      task: "Move the slider of the epochs to the left, as far as it goes. Then move it slowly to the right.",
-    };
-  }
-  return {
-    title,
-    about: "This page has each model only as it was after training. If you record the training of a run, the page of that run has a slider here, and its model answers as it would have after each recorded [epoch]. At first it answers at random: the forecast goes nowhere in particular, and no source point stands out.",
-    task: null,
-    commands: data?.record,
-  };
-}
+const BEFORE: StepText = {
+  title: "What was it before training?",
+  about: "This page has the model at several times of its training. An [epoch] is one pass through all training sequences. Before the first one, the parameters of the model are random numbers.",
+  task: "Move the slider of the epochs to the left, as far as it goes. Then move it slowly to the right.",
+};
 
 /** Return the last step of a page whose models all have attention, or all have none. */
 function withoutOther({ attention, data }: Facts, verdict: string | undefined, rest: readonly string[]): StepText {
@@ -126,7 +107,7 @@ function withoutOther({ attention, data }: Facts, verdict: string | undefined, r
   if (attention === "none") {
     return { ...end, title: "What would attention change?", about: "This page cannot tell: it has no model with [attention]. To find out, train a second model that differs in its attention only, and put both on one page." };
   }
-  if (verdict !== undefined) return { ...end, title: "What do the test sequences show?", about: "You have changed the weights of one sequence. The sentence above is about all test sequences." };
+  if (verdict !== undefined) return { ...end, title: "What do the test sequences show?", about: "The steps before show one sequence at a time. The sentence above is about all test sequences." };
   return { ...end, title: "Is attention needed?", about: "Whether a model needs its [attention] shows in a comparison with a model that has none: its [decoder] gets one list of numbers for the whole source, and never looks back." };
 }
 
@@ -148,19 +129,33 @@ function compareModels(facts: Facts): StepText {
   };
 }
 
-/** Return the five steps of the tour. */
-export function tourSteps(facts: Facts): StepText[] {
+/** Return the last step with the command that records the epochs that the page lacks. */
+function withRecord({ hasEpochs, data }: Facts, step: StepText): StepText {
+  return hasEpochs || !data ? step : { ...step, commands: [...(step.commands ?? []), ...data.record] };
+}
+
+/** What the steps of the tour are about, in their order. */
+export const STEPS = ["move", "look", "forbid", "before", "compare"] as const;
+export type StepName = (typeof STEPS)[number];
+
+/** Return the steps of the tour: those whose task can be done on this page, and the conclusion. */
+export function tourSteps(facts: Facts): (StepText & { step: StepName })[] {
+  const circles = facts.isNumbered ? "numbered circles" : "circles";
   const source = facts.plane
-    ? "The numbered circles in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues."
-    : "In the picture, time runs from left to right. The numbered circles are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.";
-  const steps: StepText[] = [
+    ? `The ${circles} in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues.`
+    : `In the picture, time runs from left to right. The ${circles} are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.`;
+  const steps: (StepText & { step: StepName })[] = [
     {
+      step: "move",
       title: "Move a source point",
       about: `${source} The model is inside this page, so it can answer any source.`,
       task: "Drag one of the circles to another place.",
       keys: "With the keyboard: go to a circle with Tab, and press the arrow keys.",
     },
-    look(facts), forbid(facts), before(facts), compareModels(facts),
+    ...(facts.hasSteps ? [{ ...look(facts), step: "look" as const }] : []),
+    ...(facts.canForce ? [{ ...FORBID, step: "forbid" as const }] : []),
+    ...(facts.hasEpochs ? [{ ...BEFORE, step: "before" as const }] : []),
+    { ...withRecord(facts, compareModels(facts)), step: "compare" },
   ];
   return facts.isTouch ? steps.map((step) => ({ ...step, keys: undefined })) : steps;
 }
@@ -239,11 +234,11 @@ export function afterForce(scene: Scene, { data }: Pick<Facts, "data"> = { data:
   const { shown: [{ answer, own, scale }] } = scene;
   const [forced, free] = [error(answer.forecast, scene, scale), error(own.forecast, scene, scale)];
   const change = largestChange(answer.forecast, own.forecast);
-  if (isAsBefore(scene) && shareOfRange(scene, answer.forecast, own.forecast) < LITTLE) return "The model gives almost the same weights without you, so the forecast stays where it is. Try a dark cell.";
+  if (isAsBefore(scene) && shareOfRange(scene, answer.forecast, own.forecast) < LITTLE) return "The model gives almost the same weights without you, so the forecast stays where it is. Try another cell of the row.";
   const errors = forced === null || free === null ? "" : ` The [mean squared error] of this sequence goes from ${formatNumber(free, 2)} to ${formatNumber(forced, 2)}.`;
   const meaning = forced !== null && free !== null && forced > 2 * free ? " So this trained model depends on what it reads there." : shareOfRange(scene, answer.forecast, own.forecast) < LITTLE ? " So the forecast of this sequence hardly depends on this look. Try another row." : "";
   const average = data?.average ? ` One sequence may be an exception. ${data.average}` : "";
-  return `The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning} A model without attention may still forecast as well: see step 5.${average}`;
+  return `The dashed line is the forecast with the model's [own weights]. With yours, it moves by up to ${formatNumber(change, 2)}.${errors}${meaning} A model without attention may still forecast as well: see the last step.${average}`;
 }
 
 /** Say what the model was at the chosen epoch.

@@ -157,7 +157,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
       readsAll: this.first.config.kind === "transformer" || this.first.config.bidirectional === true,
       hint: lower.length ? ` It knows ${quoted(lower[0].toLowerCase())}.` : "",
       state: answered, shown, hasTrace, canForce: this.canForce, isKnown: answered.source.map((symbol) => source.numberOf(symbol) !== UNKNOWN),
-      truth: known === null ? null : target.text(examples.targets[known]), links: known === null ? [] : linksOf(examples, known),
+      truth: known === null ? null : { symbols: examples.targets[known], text: target.text(examples.targets[known]) }, links: known === null ? [] : linksOf(examples, known),
       trainedLength: Math.min(...this.shownContents.map(({ source_length }) => source_length)),
     };
   }
@@ -221,6 +221,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
     (byId("live-own-symbols") as HTMLButtonElement).disabled = state.given.length === 0;
     this.drawSymbols(scene);
     this.drawHypotheses(first);
+    byId("live-links-note").hidden = this.matrix(scene, 0).links.length === 0;
     this.drawPictures(scene);
     this.drawAlternatives(scene);
   }

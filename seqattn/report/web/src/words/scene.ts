@@ -29,7 +29,7 @@ export interface WordScene extends BaseScene<WordState> {
   /** Whether the first model knows each symbol of the source. */
   isKnown: boolean[];
   /** The true output; null if it is unknown. */
-  truth: string | null;
+  truth: { symbols: readonly number[]; text: string } | null;
   links: Link[];
   /** The longest source of the training. */
   trainedLength: number;
@@ -46,9 +46,15 @@ export function symbolNames({ state: { kind, source }, shown: [{ symbols }] }: P
   return { row: kind === "encoder_self" ? ofSource : ofOutput, column: kind === "decoder_self" ? ofInput : ofSource };
 }
 
+/** Return the known links of an output, up to its first symbol that differs from the true one. */
+function linksOf({ links, truth }: WordScene, { answer: { symbols } }: ShownWords): Link[] {
+  const wrong = symbols.findIndex((symbol, t) => symbol !== truth?.symbols[t]);
+  return wrong < 0 ? links : links.filter(({ row }) => row < wrong);
+}
+
 /** Return what the heatmap of one model shows. */
 export function wordMatrix(scene: WordScene, shown: ShownWords): MatrixView {
-  const { state, links, canForce } = scene;
+  const { state, canForce } = scene;
   const { kind, source } = state;
   const rows = weightsOf(shown.answer, kind, state.layer, state.head);
   const isCross = kind === "cross";
@@ -59,7 +65,7 @@ export function wordMatrix(scene: WordScene, shown: ShownWords): MatrixView {
     columnLabels: kind === "decoder_self" ? ["begin", ...ofOutput].slice(0, rows.length) : ofSource,
     down: kind === "encoder_self" ? "source" : "output", across: kind === "decoder_self" ? "symbols written before" : "source",
     chosen: Math.min(state.step, rows.length - 1), canForce: canForce && isCross, isForced: (row) => isForced(scene, row),
-    links: isCross ? links : [],
+    links: isCross ? linksOf(scene, shown) : [],
   };
 }
 
@@ -76,13 +82,15 @@ function describeAttention(scene: WordScene): string {
   const name = capitalize(names.row(state.step));
   if (!row) return `${name}.`;
   if (first.meaning === "distribution" && isKnockedOut(row)) return `${name}: its weights are knocked out, so all are 0 and do not add up to 1.`;
-  if (isForced(scene, state.step)) return `${name}: you changed its weights, by hand or by the temperature, so they are not the model's own. It reads ${attended(row, names)}.`;
+  if (isForced(scene, state.step)) return `${name}: you changed its weights, so they are not the model's own. It reads ${attended(row, names)}.`;
   return `${name}, reads ${attended(row, names)}.${describeLink(scene, row)}`;
 }
 
 /** Say so if the largest weight of the chosen step lies beside the known links: the best example of what weights are not. */
-function describeLink({ state: { kind, step, source }, links, readsAll, shown: [{ meaning }] }: WordScene, row: readonly number[]): string {
-  const linked = links.filter((link) => link.row === step).map(({ column }) => column);
+function describeLink(scene: WordScene, row: readonly number[]): string {
+  const { state: { kind, step, source }, readsAll, shown: [first] } = scene;
+  const { meaning } = first;
+  const linked = linksOf(scene, first).filter((link) => link.row === step).map(({ column }) => column);
   const most = row.indexOf(Math.max(...row));
   if (kind !== "cross" || meaning === "strength" || !linked.length || linked.includes(most)) return "";
   const wanted = linked.length === 1 ? `source symbol ${linked[0] + 1}, ${quoted(source[linked[0]])}` : `source symbols ${linked[0] + 1} to ${linked[linked.length - 1] + 1}`;
@@ -96,7 +104,7 @@ function describeSymbol({ state: { kind, step, given }, shown: [{ answer, symbol
   if (kind === "encoder_self" || step >= symbols.length) return "";
   const probability = probabilities(answer.logits[step])[answer.symbols[step]];
   const chosen = step < given.length ? " You chose this symbol." : "";
-  return `${chosen} The model gives it the probability ${probability.toFixed(3)}.`;
+  return `${chosen} The model gives it the probability ${probability < 0.0005 ? "< 0.001" : probability.toFixed(3)}.`;
 }
 
 /** Compare the outputs with the truth, and with those that the models write on their own. */
@@ -104,7 +112,7 @@ function describeOutput({ shown, truth }: WordScene): string {
   return shown.map(({ name, text, ownText }) => {
     const label = shown.length > 1 ? `${name}: ` : "";
     const change = text === ownText ? "" : ` Left alone, the model writes \u201c${ownText}\u201d.`;
-    const verdict = truth === null ? "" : text === truth ? " This is right." : ` The true output is \u201c${truth}\u201d.`;
+    const verdict = truth === null ? "" : text === truth.text ? " This is right." : ` The true output is \u201c${truth.text}\u201d.`;
     return `${label}Output: \u201c${text}\u201d.${verdict}${change}`;
   }).join(" ");
 }

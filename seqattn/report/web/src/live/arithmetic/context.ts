@@ -2,7 +2,7 @@
 import { addLocalWindow, addLocationShift } from "./locations";
 import { normalizerOf } from "./normalizers";
 import type { Matrix, Vector } from "./record";
-import { affine, columnOf, factor, printedRow, printedRows, refs, sumText } from "./record";
+import { affine, columnNumbers, columnOf, factor, printedRow, printedRows, refs, sumText } from "./record";
 import type { AttentionStep } from "./step";
 import { addWeights, affineOrigin } from "./step";
 
@@ -64,16 +64,25 @@ export function addHeadContexts(step: AttentionStep, context: Vector): Vector {
   return { values: table.values.flat(), ref: (k) => table.ref(Math.floor(k / V), k % V) };
 }
 
+/** Return the input of an output layer with the vectors of an embedding: a map comes first if the widths differ. */
+function addTiedInput(step: AttentionStep, vector: Vector, name: string): [vector: Vector, name: string] {
+  if (!step.has("output.inner")) return [vector, name];
+  const { weight, bias } = step.linear("output.inner");
+  const formula = `u = W_u ${name} + b_u, W_u and b_u are in the checkpoint file of the run`;
+  return [step.record.addRow("Input of the output layer", formula, "u", affine(weight, bias, vector.values), { columns: columnNumbers(weight.length), isByModel: true }), "u"];
+}
+
 /** Add the output layer, applied to a printed vector, and return the outputs that are shown. */
 export function addOutput(step: AttentionStep, vector: Vector, name: string): Vector {
   const { record, input: { kind: { outputs: { indices, names }, outputName, rowsNote }, content, step: t } } = step;
+  const [input, inputName] = addTiedInput(step, vector, name);
   const { weight, bias } = step.outputLayer;
   const [W, b] = [printedRows(indices.map((k) => weight[k])), printedRow(indices.map((k) => bias![k]))];
   const table = addWeights(record, `Output layer W, b${rowsNote}`, W, b, names);
   const own = step.trace("output")[t];
   const stage = content.config.skip === "linear" ? "Network's share" : outputName;
-  return record.addRow(stage, `y = W ${name} + b`, "y", affine(W, b, vector.values), {
-    columns: names, ownRow: indices.map((k) => own[k]), origin: (_, column) => affineOrigin(table, true, column, vector),
+  return record.addRow(stage, `y = W ${inputName} + b`, "y", affine(W, b, input.values), {
+    columns: names, ownRow: indices.map((k) => own[k]), origin: (_, column) => affineOrigin(table, true, column, input),
   });
 }
 

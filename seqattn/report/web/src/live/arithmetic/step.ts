@@ -2,7 +2,7 @@
 import type { GraphContent } from "../content";
 import type { Attended, Numbers } from "../model";
 import type { Matrix, StageOptions, Vector } from "./record";
-import { affine, columnNumbers, dot, factor, MAX_PRINTED_SIDE, printedRow, printedRows, productsText, StageRecord, refs, rowOf } from "./record";
+import { affine, columnNumbers, factor, MAX_PRINTED_SIDE, printedRow, printedRows, productsText, StageRecord, refs, rowOf } from "./record";
 
 /** A part of what a step writes: a number of a point, or a symbol. */
 export interface StepResult {
@@ -100,10 +100,7 @@ export class AttentionStep {
     if (this.has("output")) return this.linear("output");
     const weight = this.parameter("target_modality.embedding.weight") as number[][];
     const bias = this.vector("output.bias");
-    if (!this.has("output.inner")) return { weight, bias };
-    const inner = this.linear("output.inner");
-    const columns = inner.weight[0].map((_, column) => inner.weight.map((row) => row[column]));
-    return { weight: weight.map((row) => columns.map((column) => dot(row, column))), bias: weight.map((row, k) => dot(row, inner.bias!) + bias[k]) };
+    return { weight, bias };
   }
 
   has(name: string): boolean {
