@@ -11,7 +11,7 @@ import torch
 from seqattn import experiments
 from seqattn.config import resolve
 from seqattn.report import report
-from tests.browser.conftest import DRAWN, LIVE, Open, SharedPages
+from tests.browser.conftest import DRAWN, Open, SharedPages
 from tests.browser.live_numbers import settle, shown, start_tour
 from tests.browser.live_runs import LiveRuns
 from tests.browser.test_live_share import press_until
@@ -37,11 +37,11 @@ def many_features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "message"),
     [("", "Type a number."), ("1e300", "a value of the source must lie between")],
 )
 def test_a_field_says_what_is_wrong_with_a_typed_value(
-    typed: str, said: str, shared_in_both: SharedPages, live_runs: LiveRuns
+    typed: str, message: str, shared_in_both: SharedPages, live_runs: LiveRuns
 ) -> None:
     found = shared_in_both(live_runs.page("squares"))
     before = shown(found)
@@ -49,7 +49,7 @@ def test_a_field_says_what_is_wrong_with_a_typed_value(
     field.fill(typed)
     settle(found)
     fault = found.page.locator("#live-values .fault").first
-    assert said in fault.inner_text()
+    assert message in fault.inner_text()
     assert "The model still reads " in fault.inner_text()
     assert field.get_attribute("aria-invalid") == "true"
     assert shown(found)["source"] == before["source"]
