@@ -1810,7 +1810,7 @@
         const x = MARGIN.left + s * bar;
         const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
         parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced3 ? warn : ink, "stroke-width": isForced3 ? 2 : 0.5 }));
-        if (bar >= 9 && s % every === 0) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": Math.min(13, bar + 1), fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
+        if (bar >= 9 && s % every === 0) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": Math.min(13, bar + 1), fill: soft }, shorten(labels[s], Math.max(2, Math.floor(every * bar / 8)))));
         if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
         if (canForce2) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest2 - (y - MARGIN.top) / high * (largest2 - lowest)));
       }

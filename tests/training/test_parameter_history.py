@@ -15,14 +15,17 @@ import torch
 import seqattn as package
 from seqattn import experiments
 from seqattn.config import Config, resolve
+from seqattn.data import DataSpec, load_data
+from seqattn.data.tokens import END
 from seqattn.errors import CheckpointError, Interrupted, UsageError
-from seqattn.models import build_model
+from seqattn.models import FeatureSpec, build_model
 from seqattn.runs import RunFolder
 from seqattn.runs.storage import read_arrays, write_arrays
-from seqattn.training import histories, load_model
+from seqattn.training import histories, load_model, to_tensors
 from seqattn.training.histories import (
     MAX_BYTES,
     ParameterSnapshot,
+    attention_snapshots,
     record_parameters,
     recording_interval,
 )
@@ -294,3 +297,22 @@ def test_predict_of_an_epoch(run: RunFolder, seqattn: Callable[..., Ended], tmp_
     both = seqattn("predict", run.path, "--epoch", "0", "--attention-override",
                    f"forced:{tmp_path / 'f.json'}")  # fmt: skip
     assert both.code == 0, both.err
+
+
+def test_snapshots_of_outputs_that_end_early_have_all_steps() -> None:
+    """The outputs of symbols end at another step after each epoch."""
+    words = ["data.kind=reverse", "data.symbols=8", "data.length=4", "data.n_train=32",
+             "data.n_validation=8", "data.n_test=8", "model.hidden_dim=4", "training.epochs=1",
+             "training.record_attention=1", "name=words"]  # fmt: skip
+    config = resolve(None, words).config
+    data = load_data(config.data)
+    model = build_model(config.model, FeatureSpec.of(DataSpec.of_splits(data)), 1)
+    probe = to_tensors(data.validation)
+    T = probe.target.shape[-2]
+    for bias, last in ((30.0, 1), (-30.0, T)):
+        with torch.no_grad():
+            model.output.bias[END] = bias  # type: ignore[index, operator, union-attr]
+        (snapshot,) = attention_snapshots(model, probe, 0)
+        assert snapshot.weights.shape[-2] == T
+        written = snapshot.weights.sum(axis=-1) > 0
+        assert written[..., :last].all() and not written[..., last:].any()

@@ -47,13 +47,13 @@ export class WeightBars {
     this.root.setAttribute("aria-label", canForce ? `Weights of the step. Arrow keys change a weight; ${MEMBER_KEYS}.` : "Weights of the step");
     this.member = Math.min(this.member, weights.length - 1);
     const parts: SVGElement[] = (lowest < 0 ? [lowest, 0, largest] : [0, largest]).map((tick) => svg("g", { "font-size": 13, fill: soft }, svg("line", { x1: MARGIN.left, x2: width, y1: toY(tick), y2: toY(tick), stroke: line }), svg("text", { x: MARGIN.left - 5, y: toY(tick) + 4, "text-anchor": "end" }, withMinus(String(Number(tick.toPrecision(2)))))));
-    // A long label is shortened to the width of its bar, but not below two letters.
+    // A label is shortened to the width of its bar, but not below two letters; if there is no room for them, some bars have no label.
     const every = Math.ceil(Math.max(...labels.map((label) => textWidth(label.slice(0, 2), 13) + 3)) / bar);
     for (const [s, weight] of weights.entries()) {
       const x = MARGIN.left + s * bar;
       const [top, bottom] = [Math.min(toY(weight), toY(0)), Math.max(toY(weight), toY(0))];
       parts.push(svg("rect", { x: x + bar * 0.1, y: top, width: bar * 0.8, height: Math.max(1, bottom - top), fill: rgb(scale.colour(weight)), stroke: isForced ? warn : ink, "stroke-width": isForced ? 2 : 0.5 }));
-      if (bar >= 9 && s % every === 0) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": Math.min(13, bar + 1), fill: soft }, shorten(labels[s], Math.floor(bar / 8))));
+      if (bar >= 9 && s % every === 0) parts.push(svg("text", { x: x + bar / 2, y: HEIGHT - 6, "text-anchor": "middle", "font-size": Math.min(13, bar + 1), fill: soft }, shorten(labels[s], Math.max(2, Math.floor((every * bar) / 8)))));
       if (bar >= 34) parts.push(svg("text", { x: x + bar / 2, y: top - 3, "text-anchor": "middle", "font-size": 13, fill: soft, ...halo(ground) }, weight.toFixed(2).replace("-", "\u2212")));
       if (canForce) parts.push(this.handle(s, labels[s], weight, x, bar, (y) => largest - ((y - MARGIN.top) / high) * (largest - lowest)));
     }
