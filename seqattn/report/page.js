@@ -1885,14 +1885,18 @@
   var MAX_CELLS_AS_ELEMENTS = 1600;
   var LONGEST_LABEL = 16;
   var MIN_LABELLED = 9;
+  var MIN_SYMBOL_CELL = 13;
+  var MAX_SCROLLED_COLUMNS = 60;
   var hasText = ({ cellWidth, cellHeight }) => cellWidth >= 42 && cellHeight >= 20;
   var bottomOf = ({ rows, cellHeight }) => TOP + rows * cellHeight;
   var shapeOf = (grid) => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
   var labelWidth = (labels) => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
-  function layOut(view, width) {
+  function layOut(view, room) {
     const [rows, columns] = [view.rows.length, view.columnLabels.length];
     const left = 30 + labelWidth(view.rowLabels) + (view.rowLabels.some((_, t) => view.isForced(t)) ? 12 : 0);
     const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
+    const least = view.isNumbered || columns > MAX_SCROLLED_COLUMNS ? 0 : MIN_SYMBOL_CELL;
+    const width = Math.max(room, left + right + columns * least);
     const cellWidth = Math.min(MAX_CELL * 2, (width - left - right) / columns);
     const widest = labelWidth(view.columnLabels);
     const isTurned = !view.isNumbered && widest > Math.max(cellWidth, MIN_LABELLED) - 3;
@@ -2010,6 +2014,7 @@
     draw(view) {
       const { rows, chosen, scale } = view;
       this.place.hidden = rows.length === 0;
+      this.place.style.overflowX = "auto";
       if (!rows.length) return;
       const grid = layOut(view, Math.max(240, this.place.clientWidth));
       [this.grid, this.view] = [grid, view];

@@ -16,6 +16,9 @@ const MAX_CELLS_AS_ELEMENTS = 1600;
 const LONGEST_LABEL = 16;
 /** A narrower cell has no room for a label of its own. */
 const MIN_LABELLED = 9;
+/** A heatmap of symbols on a narrow screen is wider than the screen, and scrolls. */
+const MIN_SYMBOL_CELL = 13;
+const MAX_SCROLLED_COLUMNS = 60;
 
 export interface HeatmapEvents {
   /** A row was chosen. */
@@ -48,10 +51,12 @@ const shapeOf = (grid: Grid): string => `${grid.rows} ${grid.columns} ${hasText(
 const labelWidth = (labels: readonly string[]): number => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
 
 /** Divide the room of a heatmap. */
-function layOut(view: MatrixView, width: number): Grid {
+function layOut(view: MatrixView, room: number): Grid {
   const [rows, columns] = [view.rows.length, view.columnLabels.length];
   const left = 30 + labelWidth(view.rowLabels) + (view.rowLabels.some((_, t) => view.isForced(t)) ? 12 : 0);
   const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
+  const least = view.isNumbered || columns > MAX_SCROLLED_COLUMNS ? 0 : MIN_SYMBOL_CELL;
+  const width = Math.max(room, left + right + columns * least);
   const cellWidth = Math.min(MAX_CELL * 2, (width - left - right) / columns);
   const widest = labelWidth(view.columnLabels);
   const isTurned = !view.isNumbered && widest > Math.max(cellWidth, MIN_LABELLED) - 3;
@@ -174,6 +179,7 @@ export class HeatmapPlot {
   draw(view: MatrixView): void {
     const { rows, chosen, scale } = view;
     this.place.hidden = rows.length === 0;
+    this.place.style.overflowX = "auto";
     if (!rows.length) return;
     const grid = layOut(view, Math.max(240, this.place.clientWidth));
     [this.grid, this.view] = [grid, view];
