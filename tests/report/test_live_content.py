@@ -195,3 +195,52 @@ def test_a_copied_run_is_no_difference(tmp_path: Path) -> None:
     run = train(tmp_path, "run")
     shutil.copytree(run.path, tmp_path / "copied")
     assert runs_content([run, RunFolder(tmp_path / "copied")])["notices"] == []
+
+
+REVERSED = [*TINY, "data.kind=reverse", "data.symbols=6", "data.length=5"]
+
+
+def test_a_page_of_symbols_has_their_vocabularies_sequences_and_links(tmp_path: Path) -> None:
+    config = resolve(None, [*REVERSED, "name=words"]).config
+    folder = experiments.train_one(config, tmp_path, plots=False)[0]
+    content = run_content(folder, live=True)
+    (model,) = content["live"]["models"]
+    words, predictions = content["live"]["words"], folder.read_predictions()
+    assert model["source_vocabulary"]["symbols"] == list(predictions["source_vocabulary"])
+    assert model["steps"] == 2 * 6  # twice the longest target, which has an end
+    assert words["total"] == len(words["ids"]) == 8
+    for k, (source, target) in enumerate(zip(words["sources"], words["targets"], strict=True)):
+        S = int(predictions["source_lengths"][k])
+        assert source == predictions["source"][k, :S, 0].tolist()
+        assert target[:-1] == source[::-1]
+        assert words["links"][k] == [[t, S - 1 - t, 1] for t in range(S)]
+    assert content["symbols"]["rows"][0][0] == "this model"
+    assert content["summary"] is None
+    assert not any("points" in finding["question"] for finding in content["doctor"])
+
+
+def test_models_with_other_vocabularies_share_no_page(tmp_path: Path) -> None:
+    names = {"six": REVERSED, "seven": [*REVERSED, "data.symbols=7"]}
+    folders = [
+        experiments.train_one(
+            resolve(None, [*sets, f"name={name}"]).config, tmp_path, plots=False
+        )[0]
+        for name, sets in names.items()
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="the vocabulary of its source differs from that of six"):
+        runs_content(folders)
+
+
+def test_a_page_has_no_absolute_path(tmp_path: Path) -> None:
+    content = run_content(train(tmp_path, "run"), live=True)
+    assert not [text for text in texts_of(content) if str(tmp_path) in text]
+
+
+def texts_of(content: object) -> list[str]:
+    """Return all texts in a page's content."""
+    if isinstance(content, str):
+        return [content]
+    children = content.values() if isinstance(content, dict) else content
+    return [text for child in children for text in texts_of(child)] if isinstance(
+        content, (dict, list)
+    ) else []  # fmt: skip

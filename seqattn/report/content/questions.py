@@ -20,18 +20,29 @@ QUESTIONS = {
     "overfitting": ("Does the model learn the training sequences by heart?", "no"),
 }  # fmt: skip
 """The question of each check, and its answer if the run does not have the problem."""
+OF_SYMBOLS = {
+    "Does the model forecast better": "Does the model write better outputs",
+    "all forecast points look at the same source point": "all output symbols read the same"
+    " source symbol",
+    "next to the true point": "next to the linked symbol",
+    "continues its own forecasts": "continues its own outputs",
+}  # fmt: skip
+"""Words of the questions about points, and those about symbols."""
 OPPOSITE = {"yes": "no", "no": "yes"}
 
 
-def ask(finding: Mapping[str, Any]) -> dict[str, Any]:
+def ask(finding: Mapping[str, Any], has_symbols: bool = False) -> dict[str, Any]:
     """Return a finding with its question and the answer to this question. For a plugin check, the
     question is whether the run has the problem that the check finds.
 
     Args:
         finding: a `Finding` as a mapping.
+        has_symbols: whether the steps of the run are symbols.
     """
     name = finding["name"]
     question, fine = QUESTIONS.get(name, (f"Does the run have this problem: {name}?", "no"))
+    for points, symbols in OF_SYMBOLS.items() if has_symbols else ():
+        question = question.replace(points, symbols)
     answer = {
         "fine": f"{fine}: fine",
         "found": f"{OPPOSITE[fine]}: a problem",

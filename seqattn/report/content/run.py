@@ -163,7 +163,8 @@ def _diagnosis(folder: RunFolder, notices: list[str]) -> tuple[dict[str, Any], N
         notices.append(f"The doctor could not examine the run: {error}")
         return {}, None
     findings = doctor.examine(evidence)
-    plain = [ask(finding) for finding in doctor.findings_as_plain(findings)]
+    has_symbols = evidence.symbol_errors is not None
+    plain = [ask(finding, has_symbols) for finding in doctor.findings_as_plain(findings)]
     overridden = evidence.override_errors
     count = len(evidence.source_lengths)
     need = describe_need(evidence.loss, overridden, count) if overridden else None
