@@ -138,13 +138,13 @@ class Translator:
             found = continue_answers(active, log_probs, 2 * beam)
             stopped = [answer for _, answer in found if answer[1][-1] == END]
             ended = best_answers(ended + divide(stopped, t + 1, penalty), n_best)
-            going = [one for one in found if one[1][1][-1] != END][:beam]
-            active = [answer for _, answer in going]
+            unended = [one for one in found if one[1][1][-1] != END][:beam]
+            active = [answer for _, answer in unended]
             # A log-probability never rises, and the longest answer has the largest divisor.
             ((bound, _),) = divide(active[:1], steps, penalty)
             if len(ended) == n_best and ended[-1][0] >= bound:
                 return ended
-            kept = [row for row, _ in going]
+            kept = [row for row, _ in unended]
             known |= {name: known[name][kept] for name in self.card["state"]}
             known["point"] = np.array([[written[-1]] for _, written in active], dtype=np.int64)
         return (ended + best_answers(divide(active, steps, penalty), n_best))[:n_best]

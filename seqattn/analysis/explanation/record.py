@@ -118,8 +118,10 @@ class Explanation(Record):
             ]
         possible = [k for k in range(len(logits)) if k not in (PAD, BEGIN)]
         log_z = as_printed(logits[possible].logsumexp(-1)[None])
-        shown = f"the {len(possible)} symbols that can be written"
-        formula = f"log Z = the logarithm of the sum of exp(logit) over {shown}"
+        formula = (
+            f"log Z = the logarithm of the sum of exp(logit) over the {len(possible)} symbols that"
+            " can be written"
+        )
         self.add_from_model("Normalization", formula, log_z[None], ["all symbols"], ["log Z"])
         columns = {"logit": printed, "log Z": log_z, "probability": np.exp(printed - log_z)}
         formula = "probability = exp(logit - log Z)"
