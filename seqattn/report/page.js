@@ -4631,7 +4631,6 @@
     /** Read the source from a text. */
     type(text2) {
       const source = this.models[this.state.subjects[0].model].source.split(text2);
-      byId("live-error").textContent = source.length ? "" : "Type a source. The pictures still show the last answer.";
       byId("live-error").textContent = source.length ? "" : "The source is empty. The page still shows the last one.";
       if (!source.length || source.join("\n") === this.state.source.join("\n")) return;
       this.change((state) => {

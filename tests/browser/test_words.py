@@ -63,7 +63,7 @@ def test_a_typed_source_is_answered_and_unknown_symbols_are_marked(
     before = shown_text(found)
     found.page.fill("#live-source", "")
     found.until("document.getElementById('live-error').textContent !== ''")
-    assert "Type a source" in found.text("#live-error")
+    assert "The source is empty." in found.text("#live-error")
     assert shown_text(found) == before
     type_source(found, DATE)
     assert found.text("#live-error") == ""
@@ -111,7 +111,8 @@ def test_a_chosen_symbol_is_followed_by_what_the_model_makes_of_it(
     assert symbols[:3] == [*own[:2], chosen]
     continued = read(trained, DATE, symbols)
     assert best_of(continued.logits)[3:] == symbols[3:]
-    assert found.page.locator("#live-output .symbol.given").count() == 3
+    marked = found.page.locator("#live-output .symbol.given")
+    assert marked.count() == 1, "only what differs from the model's own choice"
     assert "You chose this symbol." in found.text("#live-text")
     text = found.page.evaluate("seqattn.explorer.scene.shown[0].ownText")
     assert f"Left alone, the model writes \u201c{text}\u201d." in found.text("#live-text")
@@ -268,7 +269,7 @@ def test_a_cell_is_forced_from_the_keyboard_alone(
     assert page.evaluate("seqattn.explorer.state.force.list") == [
         {"step": 2, "layer": 0, "head": 0, "weights": [0, 0, 1, 0]}
     ]
-    assert "you forced its weights" in found.text("#live-text")
+    assert "you changed its weights" in found.text("#live-text")
     page.keyboard.press("Control+z")
     settle(found)
     assert page.evaluate("seqattn.explorer.state.force.list") == []
@@ -292,8 +293,8 @@ def test_no_page_of_symbols_is_wider_than_its_window(
                 found.page.click(f"#live-show-{picture}")
                 found.until(fits)
                 outside = found.page.evaluate(
-                    "() => [...document.querySelectorAll('#live-body svg:not([hidden]), #live-body button')]"
-                    ".filter((e) => e.checkVisibility() && !e.closest('table')).filter((e) => e.getBoundingClientRect().right > innerWidth)"
+                    "() => [...document.querySelectorAll('#live-body svg, #live-body button')]"
+                    ".filter((e) => e.checkVisibility() && !e.closest('table, #live-mechanism-picture')).filter((e) => e.getBoundingClientRect().right > innerWidth)"
                     ".map((e) => e.outerHTML.slice(0, 80))"
                 )
                 assert outside == []

@@ -103,7 +103,6 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
   /** Read the source from a text. */
   type(text: string): void {
     const source = this.models[this.state.subjects[0].model].source.split(text);
-    byId("live-error").textContent = source.length ? "" : "Type a source. The pictures still show the last answer.";
     byId("live-error").textContent = source.length ? "" : "The source is empty. The page still shows the last one.";
     if (!source.length || source.join("\n") === this.state.source.join("\n")) return;
     this.change((state) => {
