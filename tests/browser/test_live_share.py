@@ -292,7 +292,7 @@ def test_the_glossary_is_a_part_and_in_reach_of_the_tour(
     shared_in_both: SharedPages, live_runs: LiveRuns
 ) -> None:
     found = shared_in_both(live_runs.page("squares"))
-    assert found.page.locator("#glossary dt dfn").count() == 21
+    assert found.page.locator("#glossary dt dfn").count() == 24
     assert found.page.locator("#parts a", has_text="Glossary").get_attribute("href") == "#glossary"
     start_tour(found)
     found.page.click("#live-tour-next")
