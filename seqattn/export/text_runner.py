@@ -1,5 +1,5 @@
 """Answer lines of text with the graphs in this folder. This script needs numpy and onnxruntime, but
-not torch. It reads and writes what `seqattn predict` reads and writes.
+not torch. It answers lines of UTF-8 text as `seqattn predict` does.
 
 echo "9 march 2014" | python run.py
 python run.py lines.txt --beam 5 --n-best 3 --scores
@@ -226,15 +226,18 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, metavar="T", help="largest number of symbols")
     parser.add_argument("--example", action="store_true", help="run example.npz")
     options = parser.parse_args()
+    if options.steps is not None and options.steps < 1:
+        parser.error(f"--steps {options.steps}: expected 1 or more.")
     if not 1 <= options.n_best <= options.beam:
         parser.error("--n-best M: needs --beam M or more")
     return options
 
 
 def source_lines(name: str | None) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file, or of standard input."""
     with Path(name).open("rb") if name else sys.stdin.buffer as lines:
-        for line in lines:
-            yield line.decode()
+        for number, line in enumerate(lines):
+            yield line.decode("utf-8" if number else "utf-8-sig")
 
 
 if __name__ == "__main__":

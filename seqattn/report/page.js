@@ -928,18 +928,18 @@
     }
     return most;
   }
-  function drawFrame(history, weights, largest2) {
+  function drawFrame(history2, weights, largest2) {
     const [k, layer, head, frame] = ["history-example", "history-layer", "history-head", "history-frame"].map(numberOf);
-    const [S, T] = [history.source_lengths[k], history.target_lengths[k]];
+    const [S, T] = [history2.source_lengths[k], history2.target_lengths[k]];
     const z = matrix(weights, T, S, frame, k, layer, head);
-    const known = history.alignment ? history.alignment[k].slice(0, T) : [];
-    const epoch = history.epochs[frame];
+    const known = history2.alignment ? history2.alignment[k].slice(0, T) : [];
+    const epoch = history2.epochs[frame];
     const name = epoch ? `After epoch ${epoch}` : "Before training";
     byId("history-name").textContent = name;
     byId("history-frame").setAttribute("aria-valuetext", name);
-    const title = history.meaning === "strength" ? "read strength" : "attention weight";
+    const title = history2.meaning === "strength" ? "read strength" : "attention weight";
     const down = pointNames(T, S + 1);
-    draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history.meaning, weights, largest2), title, weights.decimals)], {
+    draw("history-map", [heatmap(z, pointNames(S), down, colourScale(history2.meaning, weights, largest2), title, weights.decimals)], {
       xaxis: { title: { text: "attended source point" } },
       yaxis: { autorange: "reversed", title: { text: "forecast point" } },
       shapes: outlines(known, ALIGNMENT_COLOUR)
@@ -971,21 +971,21 @@
       }, Math.max(60, Math.min(500, 6e3 / frames)));
     });
   }
-  async function showHistory(history) {
-    const weights = await unpack(history.weights);
+  async function showHistory(history2) {
+    const weights = await unpack(history2.weights);
     const [frames, , layers, heads] = weights.shape;
-    fill(selectById("history-example"), sequenceNames(history.ids, history.labels));
+    fill(selectById("history-example"), sequenceNames(history2.ids, history2.labels));
     fill(selectById("history-layer"), indexNames(layers));
     fill(selectById("history-head"), indexNames(heads));
     inputById("history-frame").max = String(frames - 1);
-    const isLong = Math.max(...history.source_lengths) > MAX_UNIT_SCALE_COLUMNS;
+    const isLong = Math.max(...history2.source_lengths) > MAX_UNIT_SCALE_COLUMNS;
     let most = 1;
     const show = () => {
-      drawFrame(history, weights, most);
+      drawFrame(history2, weights, most);
     };
     const choose = () => {
       const [k, layer, head] = ["history-example", "history-layer", "history-head"].map(numberOf);
-      if (isLong) most = largestWeight(weights, history.target_lengths[k], history.source_lengths[k], [k, layer, head]);
+      if (isLong) most = largestWeight(weights, history2.target_lengths[k], history2.source_lengths[k], [k, layer, head]);
       show();
     };
     for (const id of ["history-example", "history-layer", "history-head"]) byId(id).addEventListener("change", choose);
@@ -4171,6 +4171,11 @@
       if (unit !== "bpe") return symbols.join(" ");
       return symbols.join("").split(WORD_BEGIN).filter(Boolean).join(" ");
     }
+    /** Return symbols as a text that is split into the same symbols again. An unknown symbol of a test sequence is one character that no vocabulary has. */
+    write(symbols) {
+      const isSplit = this.content.unit === "character" || this.content.unit === "bpe";
+      return this.join(symbols.map((symbol) => isSplit && symbol === this.content.symbols[UNKNOWN] ? REPLACEMENT : symbol));
+    }
     /** Return the symbol with a number. */
     symbol(number) {
       return this.content.symbols[number];
@@ -4480,18 +4485,25 @@
   function describeLink(scene, row) {
     const { state: { kind, step, source }, readsAll, shown: [first] } = scene;
     const { meaning } = first;
-    const linked = linksOf(scene, first).filter((link) => link.row === step).map(({ column }) => column);
+    const linked = linksOf(scene, first).filter((link) => link.row === step).map(({ column }) => column).sort((a, b) => a - b);
     const most = row.indexOf(Math.max(...row));
     if (kind !== "cross" || meaning === "strength" || !linked.length || linked.includes(most)) return "";
-    const wanted = linked.length === 1 ? `source symbol ${linked[0] + 1}, ${quoted(source[linked[0]])}` : `source symbols ${linked[0] + 1} to ${linked[linked.length - 1] + 1}`;
+    const numbers = linked.map((column) => column + 1);
+    const isRange = linked.length > 2 && linked[linked.length - 1] - linked[0] + 1 === linked.length;
+    const wanted = linked.length === 1 ? `source symbol ${numbers[0]}, ${quoted(source[linked[0]])}` : `source symbols ${isRange ? `${numbers[0]} to ${numbers[numbers.length - 1]}` : numbers.join(", ")}`;
     const isCarried = readsAll || linked.some((column) => column < most);
     const reason = readsAll ? "the encoder reads the whole source" : "the encoder carries along what it has read";
     return ` The known link is to ${wanted}.${isCarried ? ` The state that is read most can carry it too, because ${reason}.` : ""}`;
   }
-  function describeSymbol({ state: { kind, step, given }, shown: [{ answer, symbols }] }) {
+  function isChosen({ answer, own }, step) {
+    const first = answer.symbols.findIndex((symbol, t) => symbol !== own.symbols[t]);
+    return answer !== own && step === first;
+  }
+  function describeSymbol({ state: { kind, step, given }, shown: [first] }) {
+    const { answer, symbols } = first;
     if (kind === "encoder_self" || step >= symbols.length) return "";
     const probability = probabilities(answer.logits[step])[answer.symbols[step]];
-    const chosen = step < given.length ? " You chose this symbol." : "";
+    const chosen = step < given.length && isChosen(first, step) ? " You chose this symbol." : "";
     return `${chosen} The model gives it the probability ${probability < 5e-4 ? "< 0.001" : probability.toFixed(3)}.`;
   }
   function describeOutput({ shown, truth }) {
@@ -4562,6 +4574,7 @@
 
   // src/words/explorer.ts
   var MAX_NAME = 40;
+  var EMPTY = "The source is empty. The page still shows the last one.";
   var TYPING = 120;
   var PICTURE_NAMES = { heatmap: "Heatmap", lines: "Lines", heads: "All heads" };
   function wordPage({ live }) {
@@ -4631,7 +4644,8 @@
     /** Read the source from a text. */
     type(text2) {
       const source = this.models[this.state.subjects[0].model].source.split(text2);
-      byId("live-error").textContent = source.length ? "" : "The source is empty. The page still shows the last one.";
+      if (!source.length) byId("live-error").textContent = EMPTY;
+      else if (byId("live-error").textContent === EMPTY) byId("live-error").textContent = "";
       if (!source.length || source.join("\n") === this.state.source.join("\n")) return;
       this.change((state) => {
         if (source.length !== state.source.length) state.force.clear();
@@ -4752,7 +4766,7 @@
       showSharedControls(this, symbolNames(scene));
       const { state, shown: [first] } = scene;
       const input = inputById("live-source");
-      const text2 = this.models[state.subjects[0].model].source.join(state.source);
+      const text2 = this.models[state.subjects[0].model].source.write(state.source);
       if (document.activeElement !== input && input.value !== text2) input.value = text2;
       selectById("live-beam").selectedIndex = BEAMS.indexOf(state.beam);
       byId("live-own-symbols").disabled = state.given.length === 0;
@@ -4779,7 +4793,7 @@
         line.append(...each.symbols.map((symbol, t) => {
           const button = document.createElement("button");
           button.type = "button";
-          button.className = `symbol${t < state.given.length && isChosen(each.answer, t) ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
+          button.className = `symbol${t < state.given.length && isChosen(each, t) ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
           button.textContent = visible(symbol);
           button.setAttribute("aria-pressed", String(index === 0 && t === state.step && state.kind !== "encoder_self"));
           button.addEventListener("click", () => {
@@ -4847,10 +4861,6 @@
       });
     }
   };
-  function isChosen({ symbols, logits }, step) {
-    const [best] = alternativesOf(logits[step], 1);
-    return symbols[step] !== best.symbol;
-  }
   function linksOf2(examples, example) {
     return (examples.links?.[example] ?? []).map(([row, column, sure]) => ({ row, column, isPossible: sure === 0 }));
   }
@@ -4986,7 +4996,7 @@
         const words = ["seqattn", "predict", run];
         if (state.beam > 1) words.push("--beam", String(state.beam));
         if (epoch !== runs[index].best_epoch) words.push("--epoch", String(epoch));
-        return `printf '%s\\n' ${quoteText(source.join(state.source))} | ${words.map(quote).join(" ")}`;
+        return `printf '%s\\n' ${quoteText(source.write(state.source))} | ${words.map(quote).join(" ")}`;
       },
       explain: () => {
         const { state: { given, force }, scene } = explorer;
@@ -5206,8 +5216,6 @@
     parts = /* @__PURE__ */ new Map();
     row = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", visibility: "hidden" });
     isPending = false;
-    /** The step, layer and head whose weights the slider of the temperature has set. */
-    heated = "";
     get isOpen() {
       return this.details.open && this.explorer.first.layers > 0;
     }
@@ -5389,19 +5397,18 @@
       for (const [part, frame] of this.parts) frame.setAttribute("stroke", part === chosen ? accent : "none");
     }
     // --- the temperature of the softmax ------------------------------------------------------------
-    get placeKey() {
-      const { step, layer, head } = this.explorer.state;
-      return `${step}/${layer}/${head}`;
-    }
     /** The slider exists where the weights are the softmax of the scores, and may be forced. */
     showTemperature() {
       const { first: { config }, canForce: canForce2, state } = this.explorer;
       const hasSlider = canForce2 && this.normalizer === "softmax" && !config.attention?.location && this.flow?.scores !== null;
       byId("live-temperature-place").hidden = !hasSlider;
-      const isHeated = this.heated === this.placeKey && state.force.get(state.step + 1, state.layer, state.head) !== void 0;
-      if (!isHeated) inputById("live-temperature").value = "0";
+      const row = state.force.get(state.step + 1, state.layer, state.head);
       const temperature = 10 ** (Number(inputById("live-temperature").value) / SLIDER_SCALE);
-      const text2 = `Temperature of the softmax in this step ${temperature.toPrecision(2)}${temperature === 1 ? " (the model\u2019s own)" : ""}`;
+      const ofSlider = this.flow?.scores ? softmax(this.flow.scores, temperature) : [];
+      const isHeated = row?.every((weight, k) => Math.abs(weight - ofSlider[k]) < 1e-6) ?? false;
+      if (!isHeated) inputById("live-temperature").value = "0";
+      const value = isHeated ? temperature.toPrecision(2) : row ? "none, since you gave the weights" : "1.0 (the model\u2019s own)";
+      const text2 = `Temperature of the softmax in this step: ${value}`;
       byId("live-temperature-name").textContent = text2;
       inputById("live-temperature").setAttribute("aria-valuetext", text2);
     }
@@ -5410,7 +5417,6 @@
       const { explorer, flow } = this;
       const value = Number(inputById("live-temperature").value);
       if (!flow?.scores) return;
-      this.heated = this.placeKey;
       if (value === 0) {
         explorer.freeRow();
         return;
@@ -5812,11 +5818,11 @@ ${text2}
       });
       return button;
     }
-    /** The folder of the first model's run; a placeholder in a page of an earlier version. */
+    /** The folder of the first model's run; a placeholder if it is unknown. */
     get run() {
       const [{ model, run }] = this.explorer.state.subjects;
       const { path } = this.explorer.models[model].content.runs[run];
-      return path === void 0 || path.startsWith("-") ? PLACEHOLDER : path;
+      return !path || path.startsWith("-") ? PLACEHOLDER : path;
     }
     /** Show the command of the first model. */
     show() {
@@ -5830,7 +5836,7 @@ ${text2}
     async copyLink() {
       const { fragment } = this.explorer;
       const address = location.href.split("#", 1)[0] + fragment;
-      location.hash = fragment;
+      history.replaceState(null, "", fragment);
       try {
         await navigator.clipboard.writeText(address);
         this.fieldLabel.hidden = true;

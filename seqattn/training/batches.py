@@ -508,7 +508,7 @@ class DataLoader:
 
 def slices_of_tokens(lengths: NDArray[np.int64], tokens: int) -> list[slice]:
     """Divide sequences into consecutive batches with as many sequences as fit: their number times
-    the longest of them is at most `tokens`. A sequence with more tokens is a batch of its own.
+    the longest of them is at most `tokens`, which no sequence exceeds.
 
     Args:
         lengths: (N,) for each sequence, the length of its source or target, whichever is longer.
@@ -516,7 +516,7 @@ def slices_of_tokens(lengths: NDArray[np.int64], tokens: int) -> list[slice]:
     slices, start, longest = list[slice](), 0, 0
     for place, length in enumerate(lengths.tolist()):
         longest = max(longest, length)
-        if place > start and (place + 1 - start) * longest > tokens:
+        if (place + 1 - start) * longest > tokens:
             slices.append(slice(start, place))
             start, longest = place, length
     return [*slices, slice(start, len(lengths))]

@@ -67,9 +67,9 @@ def exposure_bias(evidence: Evidence) -> Verdict:
     """
     free, forced = evidence.errors
     ratio = free / forced if forced > 0 else math.inf if free > 0 else 1.0
-    number = f"free running {free:.4g}, teacher-forced {forced:.4g}"
-    if forced > 0:
-        number = f"free running {free:.4g}, {ratio:.2f} times the teacher-forced {forced:.4g}"
+    number = f"free running {free:.4g}, {ratio:.2f} times the teacher-forced {forced:.4g}"
+    if free == forced == 0:
+        number = "free running 0, teacher-forced 0"
     scale = evidence.baseline[1]
     if evidence.symbol_errors is not None:
         number, scale = f"symbol error rate {number}", 1.0

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,7 +105,7 @@ class LiveModels:
         self._size += size
         run = {
             "name": name, "seed": trained.config.seed, "best_epoch": trained.epoch,
-            "path": shown_path(folder.path),
+            "path": _reachable_path(folder.path),
         }  # fmt: skip
         model["runs"].append(run)
         self.runs.append(PageRun(name, trained))
@@ -246,6 +247,13 @@ class LiveModels:
 def has_symbols(trained: LoadedModel) -> bool:
     """Return whether the targets of a model are symbols."""
     return isinstance(trained.spec.target, Tokens)
+
+
+def _reachable_path(path: Path) -> str | None:
+    """Return the path of a run below the working directory; None if it lies elsewhere, because an
+    absolute path may reveal the user's folders."""
+    is_below = not path.is_absolute() or path.is_relative_to(Path.cwd())
+    return shown_path(path) if is_below else None
 
 
 def _points_content(trained: LoadedModel) -> dict[str, Any]:

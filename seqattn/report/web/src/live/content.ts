@@ -5,8 +5,8 @@ export interface LiveRun {
   name: string;
   seed: number;
   best_epoch: number;
-  /** The run folder below the folder in which the page was written, or its name. Absent in pages of earlier versions. */
-  path?: string;
+  /** The run folder below the folder in which the page was written; null if it lies elsewhere. Absent in pages of earlier versions. */
+  path?: string | null;
   /** Epochs whose parameters the page has, in ascending order; 0 is before the training. */
   epochs: number[];
   /** The number of epochs whose parameters the training recorded, with the best one. */

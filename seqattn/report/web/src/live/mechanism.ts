@@ -109,8 +109,6 @@ export class Mechanism {
   private readonly parts = new Map<Part, SVGElement>();
   private readonly row = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", visibility: "hidden" });
   private isPending = false;
-  /** The step, layer and head whose weights the slider of the temperature has set. */
-  private heated = "";
 
   constructor(private readonly explorer: AnyExplorer, private readonly panel: ArithmeticPanel, private readonly source: ArithmeticSource) {
     this.place.append(this.root);
@@ -319,20 +317,18 @@ export class Mechanism {
 
   // --- the temperature of the softmax ------------------------------------------------------------
 
-  private get placeKey(): string {
-    const { step, layer, head } = this.explorer.state;
-    return `${step}/${layer}/${head}`;
-  }
-
   /** The slider exists where the weights are the softmax of the scores, and may be forced. */
   private showTemperature(): void {
     const { first: { config }, canForce, state } = this.explorer;
     const hasSlider = canForce && this.normalizer === "softmax" && !config.attention?.location && this.flow?.scores !== null;
     byId("live-temperature-place").hidden = !hasSlider;
-    const isHeated = this.heated === this.placeKey && state.force.get(state.step + 1, state.layer, state.head) !== undefined;
-    if (!isHeated) inputById("live-temperature").value = "0";
+    const row = state.force.get(state.step + 1, state.layer, state.head);
     const temperature = 10 ** (Number(inputById("live-temperature").value) / SLIDER_SCALE);
-    const text = `Temperature of the softmax in this step ${temperature.toPrecision(2)}${temperature === 1 ? " (the model\u2019s own)" : ""}`;
+    const ofSlider = this.flow?.scores ? softmax(this.flow.scores, temperature) : [];
+    const isHeated = row?.every((weight, k) => Math.abs(weight - ofSlider[k]) < 1e-6) ?? false;
+    if (!isHeated) inputById("live-temperature").value = "0";
+    const value = isHeated ? temperature.toPrecision(2) : row ? "none, since you gave the weights" : "1.0 (the model\u2019s own)";
+    const text = `Temperature of the softmax in this step: ${value}`;
     byId("live-temperature-name").textContent = text;
     inputById("live-temperature").setAttribute("aria-valuetext", text);
   }
@@ -342,7 +338,6 @@ export class Mechanism {
     const { explorer, flow } = this;
     const value = Number(inputById("live-temperature").value);
     if (!flow?.scores) return;
-    this.heated = this.placeKey;
     if (value === 0) {
       explorer.freeRow();
       return;

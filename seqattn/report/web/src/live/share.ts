@@ -88,11 +88,11 @@ export class Share {
     return button;
   }
 
-  /** The folder of the first model's run; a placeholder in a page of an earlier version. */
+  /** The folder of the first model's run; a placeholder if it is unknown. */
   private get run(): string {
     const [{ model, run }] = this.explorer.state.subjects;
     const { path } = this.explorer.models[model].content.runs[run];
-    return path === undefined || path.startsWith("-") ? PLACEHOLDER : path;
+    return !path || path.startsWith("-") ? PLACEHOLDER : path;
   }
 
   /** Show the command of the first model. */
@@ -108,7 +108,7 @@ export class Share {
   private async copyLink(): Promise<void> {
     const { fragment } = this.explorer;
     const address = location.href.split("#", 1)[0] + fragment;
-    location.hash = fragment;
+    history.replaceState(null, "", fragment); // without a `hashchange`, which would be a change to undo
     try {
       await navigator.clipboard.writeText(address);
       this.fieldLabel.hidden = true;

@@ -15,14 +15,15 @@ import { theme } from "../plots";
 import { alternativesOf, showAlternatives } from "./alternatives";
 import { showHeads } from "./heads_grid";
 import { LinesPlot } from "./lines_plot";
-import type { WordAnswer, WordModel } from "./model";
+import type { WordModel } from "./model";
 import type { ShownWords, WordScene } from "./scene";
-import { describeWords, quoted, symbolNames, wordMatrix } from "./scene";
+import { describeWords, isChosen, quoted, symbolNames, wordMatrix } from "./scene";
 import type { Picture, WordState } from "./state";
 import { BEAMS, fromWordFragment, PICTURES, toWordFragment } from "./state";
 import { END, UNKNOWN, visible } from "./vocabulary";
 
 const MAX_NAME = 40;
+const EMPTY = "The source is empty. The page still shows the last one.";
 /** Wait after a key before the model answers: most readers type on. */
 const TYPING = 120; // ms
 const PICTURE_NAMES: Record<Picture, string> = { heatmap: "Heatmap", lines: "Lines", heads: "All heads" };
@@ -103,7 +104,8 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
   /** Read the source from a text. */
   type(text: string): void {
     const source = this.models[this.state.subjects[0].model].source.split(text);
-    byId("live-error").textContent = source.length ? "" : "The source is empty. The page still shows the last one.";
+    if (!source.length) byId("live-error").textContent = EMPTY;
+    else if (byId("live-error").textContent === EMPTY) byId("live-error").textContent = "";
     if (!source.length || source.join("\n") === this.state.source.join("\n")) return;
     this.change((state) => {
       if (source.length !== state.source.length) state.force.clear();
@@ -214,7 +216,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
     showSharedControls(this, symbolNames(scene));
     const { state, shown: [first] } = scene;
     const input = inputById("live-source");
-    const text = this.models[state.subjects[0].model].source.join(state.source);
+    const text = this.models[state.subjects[0].model].source.write(state.source);
     if (document.activeElement !== input && input.value !== text) input.value = text;
     selectById("live-beam").selectedIndex = BEAMS.indexOf(state.beam);
     (byId("live-own-symbols") as HTMLButtonElement).disabled = state.given.length === 0;
@@ -242,7 +244,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
       line.append(...each.symbols.map((symbol, t) => {
         const button = document.createElement("button");
         button.type = "button";
-        button.className = `symbol${t < state.given.length && isChosen(each.answer, t) ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
+        button.className = `symbol${t < state.given.length && isChosen(each, t) ? " given" : ""}${each.answer.symbols[t] === END ? " end" : ""}`;
         button.textContent = visible(symbol);
         button.setAttribute("aria-pressed", String(index === 0 && t === state.step && state.kind !== "encoder_self"));
         button.addEventListener("click", () => { this.chooseStep(t); });
@@ -300,12 +302,6 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
     byId("live-alternatives-name").textContent = `Symbols for place ${step + 1} of the output`;
     showAlternatives(byId("live-alternatives"), alternativesOf(answer.logits[step]), (symbol) => target.symbol(symbol), answer.symbols[step], (symbol) => { this.chooseSymbol(symbol); });
   }
-}
-
-/** Return whether a symbol is another one than the model would have written there. */
-function isChosen({ symbols, logits }: WordAnswer, step: number): boolean {
-  const [best] = alternativesOf(logits[step], 1);
-  return symbols[step] !== best.symbol;
 }
 
 /** Return the known links of a test sequence. */

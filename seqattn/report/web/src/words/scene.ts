@@ -90,20 +90,29 @@ function describeAttention(scene: WordScene): string {
 function describeLink(scene: WordScene, row: readonly number[]): string {
   const { state: { kind, step, source }, readsAll, shown: [first] } = scene;
   const { meaning } = first;
-  const linked = linksOf(scene, first).filter((link) => link.row === step).map(({ column }) => column);
+  const linked = linksOf(scene, first).filter((link) => link.row === step).map(({ column }) => column).sort((a, b) => a - b);
   const most = row.indexOf(Math.max(...row));
   if (kind !== "cross" || meaning === "strength" || !linked.length || linked.includes(most)) return "";
-  const wanted = linked.length === 1 ? `source symbol ${linked[0] + 1}, ${quoted(source[linked[0]])}` : `source symbols ${linked[0] + 1} to ${linked[linked.length - 1] + 1}`;
+  const numbers = linked.map((column) => column + 1);
+  const isRange = linked.length > 2 && linked[linked.length - 1] - linked[0] + 1 === linked.length;
+  const wanted = linked.length === 1 ? `source symbol ${numbers[0]}, ${quoted(source[linked[0]])}` : `source symbols ${isRange ? `${numbers[0]} to ${numbers[numbers.length - 1]}` : numbers.join(", ")}`;
   const isCarried = readsAll || linked.some((column) => column < most);
   const reason = readsAll ? "the encoder reads the whole source" : "the encoder carries along what it has read";
   return ` The known link is to ${wanted}.${isCarried ? ` The state that is read most can carry it too, because ${reason}.` : ""}`;
 }
 
+/** Return whether the reader chose a symbol: it differs from the model's own output, whose symbols before it are the same. */
+export function isChosen({ answer, own }: Pick<ShownWords, "answer" | "own">, step: number): boolean {
+  const first = answer.symbols.findIndex((symbol, t) => symbol !== own.symbols[t]);
+  return answer !== own && step === first;
+}
+
 /** Say how sure the model is of the symbol of the chosen step. */
-function describeSymbol({ state: { kind, step, given }, shown: [{ answer, symbols }] }: WordScene): string {
+function describeSymbol({ state: { kind, step, given }, shown: [first] }: WordScene): string {
+  const { answer, symbols } = first;
   if (kind === "encoder_self" || step >= symbols.length) return "";
   const probability = probabilities(answer.logits[step])[answer.symbols[step]];
-  const chosen = step < given.length ? " You chose this symbol." : "";
+  const chosen = step < given.length && isChosen(first, step) ? " You chose this symbol." : "";
   return `${chosen} The model gives it the probability ${probability < 0.0005 ? "< 0.001" : probability.toFixed(3)}.`;
 }
 

@@ -18,7 +18,7 @@ export function sharedWords(explorer: WordExplorer): Shared {
       const words = ["seqattn", "predict", run];
       if (state.beam > 1) words.push("--beam", String(state.beam));
       if (epoch !== runs[index].best_epoch) words.push("--epoch", String(epoch));
-      return `printf '%s\\n' ${quoteText(source.join(state.source))} | ${words.map(quote).join(" ")}`;
+      return `printf '%s\\n' ${quoteText(source.write(state.source))} | ${words.map(quote).join(" ")}`;
     },
     explain: () => {
       const { state: { given, force }, scene } = explorer;

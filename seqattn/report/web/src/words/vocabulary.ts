@@ -61,6 +61,12 @@ export class Vocabulary {
     return symbols.join("").split(WORD_BEGIN).filter(Boolean).join(" ");
   }
 
+  /** Return symbols as a text that is split into the same symbols again. An unknown symbol of a test sequence is one character that no vocabulary has. */
+  write(symbols: readonly string[]): string {
+    const isSplit = this.content.unit === "character" || this.content.unit === "bpe";
+    return this.join(symbols.map((symbol) => (isSplit && symbol === this.content.symbols[UNKNOWN] ? REPLACEMENT : symbol)));
+  }
+
   /** Return the symbol with a number. */
   symbol(number: number): string {
     return this.content.symbols[number];
