@@ -156,7 +156,7 @@ def test_a_comparison_answers_with_each_seed(opened: Open, live_comparison: Path
         trained = load_model(live_comparison / variant / f"seed-{seed}")
         (source,) = sources(trained, 1)
         assert_same(ask_page(found, source, run=name), ask_python(trained, source))
-    found.page.locator("#live-other").select_option(label="uniform, seed 24")
+    found.page.locator("#live-other").select_option(label=names[-1])
     settle(found)
     assert found.page.locator("#live-map svg:visible").count() == 2
 

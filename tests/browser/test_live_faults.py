@@ -109,11 +109,13 @@ def test_the_page_names_the_epoch_of_each_model(shared: SharedPages, three: Path
     assert not found.page.is_visible("#live-epoch-note")
 
 
-def test_intermediate_results_are_computed_for_the_arithmetic_only(
+def test_intermediate_results_are_computed_only_where_they_are_shown(
     shared: SharedPages, three: Path
 ) -> None:
     found = shared(three)
     traced = "return e.scene.shown.map(({answer}) => Object.keys(answer.trace).length > 0);"
+    found.page.click("#live-mechanism summary")
+    do(found, "e.chooseExample(0);")
     assert do(found, traced) == [False, False, False]
     found.page.click("#live-arithmetic summary")
     found.until("document.querySelectorAll('#live-arithmetic-stages table').length > 2")
@@ -126,6 +128,8 @@ def test_intermediate_results_are_computed_for_the_arithmetic_only(
     assert do(found, traced) == [False, False, False]
     trace = found.page.evaluate("async () => Object.keys((await seqattn.run([[1, 0], [0, 1]])).trace)")  # fmt: skip
     assert "keys" in trace
+    found.page.click("#live-mechanism summary")
+    found.until("window.seqattn.explorer.scene.hasTrace")
 
 
 CHANGE = """async ([before, after, model]) => {

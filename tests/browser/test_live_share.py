@@ -82,7 +82,7 @@ def rerun(found: Opened, run: Path, folder: Path) -> NDArray[np.float64]:
     if found.page.is_enabled("#live-save-weights"):
         saved(found, "#live-save-weights", folder)
     command = found.text("#live-command")
-    assert command.startswith(f"seqattn predict {run.name} --input input.csv")
+    assert command.startswith("seqattn predict RUN --input input.csv")
     for name in ("input.csv", "weights.json"):
         command = command.replace(name, str(folder / name))
     output = folder / "forecast.csv"
@@ -349,7 +349,7 @@ def test_what_can_be_operated_has_a_name(shared: SharedPages, live_runs: LiveRun
         cell = found.page.evaluate(
             "document.getElementById(document.querySelector('#live-map svg').getAttribute('aria-activedescendant')).getAttribute('aria-label')"
         )
-        assert re.fullmatch(r"forecast point \d, source point 1: \d\.\d{3}", cell)
+        assert re.fullmatch(r"forecast point \d, source point \d: \d\.\d{3}", cell)
 
 
 def test_hostile_names_stay_text_in_all_saved_files(

@@ -244,3 +244,14 @@ def texts_of(content: object) -> list[str]:
     return [text for child in children for text in texts_of(child)] if isinstance(
         content, (dict, list)
     ) else []  # fmt: skip
+
+
+def test_a_live_run_names_its_folder_only_below_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = train(tmp_path, "run")
+    paths = []
+    for here in (tmp_path, folder.path / "checkpoints"):
+        monkeypatch.chdir(here)
+        paths.append(run_content(folder, live=True)["live"]["models"][0]["runs"][0]["path"])
+    assert paths == ["run", None]
