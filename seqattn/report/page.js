@@ -1649,7 +1649,7 @@
     const { state, first, rowCount: rows } = explorer;
     const scene = explorer.scene;
     selectById("live-example").value = String(state.example ?? explorer.exampleNames.length);
-    byId("live-reset").disabled = state.example === null || !state.isChanged;
+    byId("live-reset").disabled = !state.isChanged;
     byId("live-undo").disabled = !explorer.canUndo;
     byId("live-redo").disabled = !explorer.canRedo;
     const all = kinds(explorer);
@@ -1893,7 +1893,7 @@
   var labelWidth = (labels) => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
   function layOut(view, room) {
     const [rows, columns] = [view.rows.length, view.columnLabels.length];
-    const left = 30 + labelWidth(view.rowLabels) + (view.rowLabels.some((_, t) => view.isForced(t)) ? 12 : 0);
+    const left = 30 + labelWidth(view.rowLabels) + (view.canForce ? 12 : 0);
     const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
     const least = view.isNumbered || columns > MAX_SCROLLED_COLUMNS ? 0 : MIN_SYMBOL_CELL;
     const width = Math.max(room, left + right + columns * least);
@@ -1974,15 +1974,22 @@
     shape = "";
     grid = null;
     view = null;
+    /** The cell below the pointer: row and column. */
+    below = null;
     /** Says what the cell below the pointer shows. */
     cellText = document.createElement("p");
     /** Follow the pointer; null: it is elsewhere. */
     point(event) {
-      const { view } = this;
       const column = event ? this.columnAt(event) : null;
       const row = event ? this.rowAt(event) : null;
-      this.cellText.textContent = view && row !== null && column !== null ? capitalize(describeCell(view, row, column)) : "";
+      this.below = row === null || column === null ? null : [row, column];
+      this.describeBelow();
       this.events.pointAt(column);
+    }
+    describeBelow() {
+      const { view, below } = this;
+      const isThere = below !== null && below[0] < (view?.rows.length ?? 0) && below[1] < (view?.columnLabels.length ?? 0);
+      this.cellText.textContent = isThere ? capitalize(describeCell(view, ...below)) : "";
     }
     rowAt(event) {
       const { grid } = this;
@@ -2034,6 +2041,8 @@
       place(this.cursor, grid, chosen, this.column);
       this.cursor.setAttribute("stroke", theme().ink);
       this.showCursor();
+      this.describeBelow();
+      this.mark(this.below && this.below[1]);
       this.root.onclick = (event) => {
         this.click(event);
       };
@@ -4601,6 +4610,8 @@
     lines;
     names;
     typing;
+    /** The test sequence that was shown last. */
+    lastExample = 0;
     static async load(page, models) {
       const explorer = new _WordExplorer(page, models);
       await explorer.update();
@@ -4623,6 +4634,7 @@
     chooseExample(example) {
       const { length: count } = this.names;
       const index = (example % count + count) % count;
+      this.stopTyping();
       this.change((state) => {
         Object.assign(state, { example: index, source: this.sourceOf(index), isChanged: false, given: [], step: 0 });
         state.force.clear();
@@ -4634,7 +4646,11 @@
     }
     resetSource() {
       const { example } = this.state;
-      if (example === null) return;
+      if (example === null) {
+        this.chooseExample(this.lastExample);
+        return;
+      }
+      this.stopTyping();
       this.change((state) => {
         const source = this.sourceOf(example);
         if (source.length !== state.source.length) state.force.clear();
@@ -4734,11 +4750,11 @@
     addOwnControls() {
       const input = inputById("live-source");
       const read = () => {
-        clearTimeout(this.typing);
+        this.stopTyping();
         this.type(input.value);
       };
       input.addEventListener("input", () => {
-        clearTimeout(this.typing);
+        this.stopTyping();
         this.typing = setTimeout(read, TYPING);
       });
       input.addEventListener("change", read);
@@ -4757,6 +4773,11 @@
         this.showPicture(picture);
       });
     }
+    /** Forget a text that has not been read yet. */
+    stopTyping() {
+      clearTimeout(this.typing);
+      this.typing = void 0;
+    }
     showPicture(picture) {
       this.state.picture = picture;
       if (this.scene) this.scene.state.picture = picture;
@@ -4766,8 +4787,10 @@
       showSharedControls(this, symbolNames(scene));
       const { state, shown: [first] } = scene;
       const input = inputById("live-source");
-      const text2 = this.models[state.subjects[0].model].source.write(state.source);
-      if (document.activeElement !== input && input.value !== text2) input.value = text2;
+      const { source } = this.models[state.subjects[0].model];
+      const text2 = source.write(state.source);
+      if (state.example !== null) this.lastExample = state.example;
+      if (this.typing === void 0 && source.write(source.split(input.value)) !== text2) input.value = text2;
       selectById("live-beam").selectedIndex = BEAMS.indexOf(state.beam);
       byId("live-own-symbols").disabled = state.given.length === 0;
       this.drawSymbols(scene);

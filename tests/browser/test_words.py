@@ -226,6 +226,39 @@ def test_the_saved_picture_has_the_symbols(
     assert saved(found, "#live-save-png", tmp_path).read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_test_sequence_replaces_a_typed_source(shared: SharedPages, word_runs: WordRuns) -> None:
+    found = shared(word_runs.page("dates"))
+    first = found.page.input_value("#live-source")
+    for is_reset in (False, True):
+        type_source(found, "1967")
+        assert found.page.evaluate("seqattn.explorer.state.example") is None
+        if is_reset:
+            found.page.click("#live-reset")
+        else:
+            found.page.select_option("#live-example", index=0)
+        settle(found)
+        assert found.page.evaluate("seqattn.explorer.state.example") == 0
+        assert found.page.input_value("#live-source") == first
+
+
+def test_what_is_below_the_pointer_is_said_anew_after_a_click(
+    shared: SharedPages, word_runs: WordRuns
+) -> None:
+    found = shared(word_runs.page("dates"))
+    cell = found.page.locator("#live-map .cell[data-step='2'][data-column='1']")
+    cell.scroll_into_view_if_needed()
+    before = cell.bounding_box()
+    cell.hover()
+    assert "attends to source symbol 2" in found.text("#live-map .cell-text")
+    cell.click()
+    settle(found)
+    assert cell.bounding_box() == before, "a second click must hit the same cell"
+    assert "you forced its weight of source symbol 2" in found.text("#live-map .cell-text")
+    cell.click()
+    settle(found)
+    assert found.page.evaluate("seqattn.explorer.state.force.list") == []
+
+
 def run_command(command: str, folder: Path, run: str) -> str:
     """Run a command of the page, whose run lies elsewhere, in a shell, and return what it prints."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -53,7 +53,7 @@ const labelWidth = (labels: readonly string[]): number => Math.max(0, ...labels.
 /** Divide the room of a heatmap. */
 function layOut(view: MatrixView, room: number): Grid {
   const [rows, columns] = [view.rows.length, view.columnLabels.length];
-  const left = 30 + labelWidth(view.rowLabels) + (view.rowLabels.some((_, t) => view.isForced(t)) ? 12 : 0);
+  const left = 30 + labelWidth(view.rowLabels) + (view.canForce ? 12 : 0); // room for the marks of forced rows, so that the cells stay where they are
   const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
   const least = view.isNumbered || columns > MAX_SCROLLED_COLUMNS ? 0 : MIN_SYMBOL_CELL;
   const width = Math.max(room, left + right + columns * least);
@@ -119,6 +119,8 @@ export class HeatmapPlot {
   private shape = "";
   private grid: Grid | null = null;
   private view: MatrixView | null = null;
+  /** The cell below the pointer: row and column. */
+  private below: [row: number, column: number] | null = null;
   /** Says what the cell below the pointer shows. */
   private readonly cellText = document.createElement("p");
 
@@ -138,11 +140,17 @@ export class HeatmapPlot {
 
   /** Follow the pointer; null: it is elsewhere. */
   private point(event: PointerEvent | null): void {
-    const { view } = this;
     const column = event ? this.columnAt(event) : null;
     const row = event ? this.rowAt(event) : null;
-    this.cellText.textContent = view && row !== null && column !== null ? capitalize(describeCell(view, row, column)) : "";
+    this.below = row === null || column === null ? null : [row, column];
+    this.describeBelow();
     this.events.pointAt(column);
+  }
+
+  private describeBelow(): void {
+    const { view, below } = this;
+    const isThere = below !== null && below[0] < (view?.rows.length ?? 0) && below[1] < (view?.columnLabels.length ?? 0);
+    this.cellText.textContent = isThere ? capitalize(describeCell(view!, ...below)) : "";
   }
 
   private rowAt(event: MouseEvent): number | null {
@@ -199,6 +207,8 @@ export class HeatmapPlot {
     place(this.cursor, grid, chosen, this.column);
     this.cursor.setAttribute("stroke", theme().ink);
     this.showCursor();
+    this.describeBelow();
+    this.mark(this.below && this.below[1]);
     this.root.onclick = (event) => { this.click(event); };
     this.root.onkeydown = (event) => { this.key(event, grid, chosen); };
   }

@@ -117,7 +117,7 @@ export function showSharedControls(explorer: AnyExplorer, names: PointNames): vo
   const { state, first, rowCount: rows } = explorer;
   const scene = explorer.scene!;
   selectById("live-example").value = String(state.example ?? explorer.exampleNames.length);
-  (byId("live-reset") as HTMLButtonElement).disabled = state.example === null || !state.isChanged;
+  (byId("live-reset") as HTMLButtonElement).disabled = !state.isChanged;
   (byId("live-undo") as HTMLButtonElement).disabled = !explorer.canUndo;
   (byId("live-redo") as HTMLButtonElement).disabled = !explorer.canRedo;
   const all = kinds(explorer);

@@ -41,6 +41,8 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
   private readonly lines: LinesPlot;
   private readonly names: string[];
   private typing: ReturnType<typeof setTimeout> | undefined;
+  /** The test sequence that was shown last. */
+  private lastExample = 0;
 
   constructor(readonly page: WordPage, models: WordModel[]) {
     super(models);
@@ -80,6 +82,7 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
   chooseExample(example: number): void {
     const { length: count } = this.names;
     const index = ((example % count) + count) % count;
+    this.stopTyping();
     this.change((state) => {
       Object.assign(state, { example: index, source: this.sourceOf(index), isChanged: false, given: [], step: 0 });
       state.force.clear();
@@ -93,7 +96,11 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
 
   resetSource(): void {
     const { example } = this.state;
-    if (example === null) return;
+    if (example === null) {
+      this.chooseExample(this.lastExample);
+      return;
+    }
+    this.stopTyping();
     this.change((state) => {
       const source = this.sourceOf(example);
       if (source.length !== state.source.length) state.force.clear();
@@ -192,11 +199,11 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
   private addOwnControls(): void {
     const input = inputById("live-source");
     const read = (): void => {
-      clearTimeout(this.typing);
+      this.stopTyping();
       this.type(input.value);
     };
     input.addEventListener("input", () => {
-      clearTimeout(this.typing);
+      this.stopTyping();
       this.typing = setTimeout(read, TYPING);
     });
     input.addEventListener("change", read); // a reader who leaves the field does not wait
@@ -204,6 +211,12 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
     onChange("live-beam", () => { this.change((state) => { state.beam = BEAMS[selectById("live-beam").selectedIndex]; }); });
     onClick("live-own-symbols", () => { this.change((state) => { state.given = []; }); });
     for (const picture of PICTURES) onClick(`live-show-${picture}`, () => { this.showPicture(picture); });
+  }
+
+  /** Forget a text that has not been read yet. */
+  private stopTyping(): void {
+    clearTimeout(this.typing);
+    this.typing = undefined;
   }
 
   private showPicture(picture: Picture): void {
@@ -216,8 +229,11 @@ export class WordExplorer extends Explorer<WordState, WordScene, WordModel> {
     showSharedControls(this, symbolNames(scene));
     const { state, shown: [first] } = scene;
     const input = inputById("live-source");
-    const text = this.models[state.subjects[0].model].source.write(state.source);
-    if (document.activeElement !== input && input.value !== text) input.value = text;
+    const { source } = this.models[state.subjects[0].model];
+    const text = source.write(state.source);
+    if (state.example !== null) this.lastExample = state.example;
+    // While the reader types, the answer is one to an earlier text.
+    if (this.typing === undefined && source.write(source.split(input.value)) !== text) input.value = text;
     selectById("live-beam").selectedIndex = BEAMS.indexOf(state.beam);
     (byId("live-own-symbols") as HTMLButtonElement).disabled = state.given.length === 0;
     this.drawSymbols(scene);
