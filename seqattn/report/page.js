@@ -1974,6 +1974,8 @@
     shape = "";
     grid = null;
     view = null;
+    /** The column that is marked. */
+    marked = null;
     /** The cell below the pointer: row and column. */
     below = null;
     /** Says what the cell below the pointer shows. */
@@ -2001,6 +2003,7 @@
     /** Mark the column of a source step; null: none. */
     mark(column) {
       const { grid, pointed } = this;
+      this.marked = column;
       pointed.setAttribute("visibility", grid && column !== null && column < grid.columns ? "visible" : "hidden");
       if (!grid || column === null) return;
       place(pointed, { ...grid, cellHeight: grid.rows * grid.cellHeight }, 0, column);
@@ -2042,7 +2045,7 @@
       this.cursor.setAttribute("stroke", theme().ink);
       this.showCursor();
       this.describeBelow();
-      this.mark(this.below && this.below[1]);
+      this.mark(this.marked);
       this.root.onclick = (event) => {
         this.click(event);
       };

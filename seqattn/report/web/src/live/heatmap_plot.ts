@@ -119,6 +119,8 @@ export class HeatmapPlot {
   private shape = "";
   private grid: Grid | null = null;
   private view: MatrixView | null = null;
+  /** The column that is marked. */
+  private marked: number | null = null;
   /** The cell below the pointer: row and column. */
   private below: [row: number, column: number] | null = null;
   /** Says what the cell below the pointer shows. */
@@ -164,6 +166,7 @@ export class HeatmapPlot {
   /** Mark the column of a source step; null: none. */
   mark(column: number | null): void {
     const { grid, pointed } = this;
+    this.marked = column;
     pointed.setAttribute("visibility", grid && column !== null && column < grid.columns ? "visible" : "hidden");
     if (!grid || column === null) return;
     place(pointed, { ...grid, cellHeight: grid.rows * grid.cellHeight }, 0, column);
@@ -208,7 +211,7 @@ export class HeatmapPlot {
     this.cursor.setAttribute("stroke", theme().ink);
     this.showCursor();
     this.describeBelow();
-    this.mark(this.below && this.below[1]);
+    this.mark(this.marked);
     this.root.onclick = (event) => { this.click(event); };
     this.root.onkeydown = (event) => { this.key(event, grid, chosen); };
   }
