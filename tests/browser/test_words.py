@@ -241,7 +241,7 @@ def test_a_test_sequence_replaces_a_typed_source(shared: SharedPages, word_runs:
         assert found.page.input_value("#live-source") == first
 
 
-def test_what_is_below_the_pointer_is_said_anew_after_a_click(
+def test_the_words_about_the_cell_below_the_pointer_follow_a_click(
     shared: SharedPages, word_runs: WordRuns
 ) -> None:
     found = shared(word_runs.page("dates"))
