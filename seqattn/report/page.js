@@ -4507,9 +4507,9 @@
     const reason = readsAll ? "the encoder reads the whole source" : "the encoder carries along what it has read";
     return ` The known link is to ${wanted}.${isCarried ? ` The state that is read most can carry it too, because ${reason}.` : ""}`;
   }
-  function isChosen({ answer, own }, step) {
-    const first = answer.symbols.findIndex((symbol, t) => symbol !== own.symbols[t]);
-    return answer !== own && step === first;
+  function isChosen({ answer: { symbols, logits }, own }, step) {
+    const [best] = largest(logProbabilities(logits[step]), 1);
+    return symbols[step] !== best && symbols[step] !== own.symbols[step];
   }
   function describeSymbol({ state: { kind, step, given }, shown: [first] }) {
     const { answer, symbols } = first;

@@ -197,7 +197,8 @@ def test_a_copied_run_is_no_difference(tmp_path: Path) -> None:
     assert runs_content([run, RunFolder(tmp_path / "copied")])["notices"] == []
 
 
-REVERSED = [*TINY, "data.kind=reverse", "data.symbols=6", "data.length=5"]
+REVERSED = [*TINY, "data.kind=reverse", "data.symbols=6", "data.length=5",
+            "data.min_length=2"]  # fmt: skip
 
 
 def test_a_page_of_symbols_has_their_vocabularies_sequences_and_links(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { alternativesOf } from "../src/words/alternatives";
+import type { WordAnswer } from "../src/words/model";
 import { beamSearch, largest, logProbabilities } from "../src/words/decode";
+import { isChosen } from "../src/words/scene";
 import type { WordLimits, WordState } from "../src/words/state";
 import { fromWordFragment, toWordFragment } from "../src/words/state";
 import { END, UNKNOWN, visible, Vocabulary } from "../src/words/vocabulary";
@@ -75,6 +77,14 @@ describe("beam search", () => {
   });
 });
 
+it("marks each symbol that the reader chose, and none that follows from it", () => {
+  const rows = [[0, 0, 0, 0, 9, 1], [0, 0, 0, 0, 1, 9], [0, 0, 9, 0, 1, 1]];
+  const of = (symbols: number[]): WordAnswer => ({ symbols, logits: rows, hypotheses: [], weights: [], maps: {}, trace: {} });
+  const marks = (symbols: number[]): boolean[] => symbols.map((_, t) => isChosen({ answer: of(symbols), own: of([4, 4, END]) }, t));
+  expect(marks([5, 5, 4])).toEqual([true, false, true]);
+  expect(marks([4, 4, END])).toEqual([false, false, false]); // a beam writes another symbol than the greedy search
+});
+
 describe("a fragment of words", () => {
   const limits: WordLimits = { page: "key", examples: [2], runs: [[[0, 5]]], fixed: null, longest: 3, steps: 4, layers: 1, heads: 2, symbols: 6 };
   const force = new ForcedRows();
@@ -94,7 +104,7 @@ describe("a fragment of words", () => {
   });
 
   it.each<[string, Partial<WordState>]>([
-    ["a source that is too long", { source: ["a", "b", "c", "d"] }], ["no source", { source: [] }], ["an unknown symbol", { given: [6] }],
+    ["a source that is too long", { source: ["a", "b", "c", "d"] }], ["no source", { source: [] }], ["an unknown symbol", { given: [6] }], ["more symbols than the model writes", { given: [4, 4, 4, 4, 4] }],
     ["a beam that the page lacks", { beam: 3 }], ["a head that does not exist", { head: 2 }], ["an epoch that the page lacks", { subjects: [{ model: 0, run: 0, epoch: 1 }] }],
   ])("is refused with %s", (_, change) => {
     expect(fromWordFragment(toWordFragment({ ...state, force: new ForcedRows(), ...change }, "key"), limits)).toBeNull();

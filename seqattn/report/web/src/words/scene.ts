@@ -3,6 +3,7 @@ import { capitalize, withMinus } from "../format";
 import type { Link, MatrixView } from "../live/matrix";
 import type { BaseScene, PointNames, ShownAttention } from "../live/scene";
 import { isForced, isKnockedOut, scaleOf, weightsOf } from "../live/scene";
+import { largest, logProbabilities } from "./decode";
 import type { WordAnswer } from "./model";
 import { probabilities } from "./model";
 import type { WordState } from "./state";
@@ -101,10 +102,10 @@ function describeLink(scene: WordScene, row: readonly number[]): string {
   return ` The known link is to ${wanted}.${isCarried ? ` The state that is read most can carry it too, because ${reason}.` : ""}`;
 }
 
-/** Return whether the reader chose a symbol: it differs from the model's own output, whose symbols before it are the same. */
-export function isChosen({ answer, own }: Pick<ShownWords, "answer" | "own">, step: number): boolean {
-  const first = answer.symbols.findIndex((symbol, t) => symbol !== own.symbols[t]);
-  return answer !== own && step === first;
+/** Return whether the reader chose a symbol: the model would have written another one, with the same symbols before it or left alone. */
+export function isChosen({ answer: { symbols, logits }, own }: Pick<ShownWords, "answer" | "own">, step: number): boolean {
+  const [best] = largest(logProbabilities(logits[step]), 1);
+  return symbols[step] !== best && symbols[step] !== own.symbols[step];
 }
 
 /** Say how sure the model is of the symbol of the chosen step. */
