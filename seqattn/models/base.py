@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from seqattn.errors import UsageError
 from seqattn.models.attention import AttentionOverride
 from seqattn.models.attention.normalizers import WeightSemantics as WeightSemantics
+from seqattn.models.layers import Linear, TiedLinear
 from seqattn.models.modality import RNG as RNG
 from seqattn.models.modality import Endings, Modality
 from seqattn.models.modality import FeatureSpec as FeatureSpec
@@ -66,7 +68,6 @@ class SampledActions:
     baseline: Tensor
 
 
-@dataclass(frozen=True)
 class ModelOutput:
     """A forecast, and the attention weights from which the forecast was computed.
 
@@ -76,11 +77,42 @@ class ModelOutput:
         attention: one map per attention layer; empty for a model without attention, or if no
             weights were requested.
         actions: the values that REINFORCE needs; None without REINFORCE or without sampling.
+        pending: in training, the states (..., N, T, width) and the output layer that maps them to
+            the outputs, so that a loss can be computed together with the layer; otherwise None.
     """
 
-    values: Tensor
-    attention: tuple[AttentionMap, ...] = ()
-    actions: SampledActions | None = None
+    def __init__(
+        self,
+        values: Tensor,
+        attention: tuple[AttentionMap, ...] = (),
+        actions: SampledActions | None = None,
+    ) -> None:
+        self.pending: PendingOutputs | None = None
+        self._values, self.attention, self.actions = values, attention, actions
+
+    @classmethod
+    def of_states(
+        cls, states: Tensor, layer: Linear | TiedLinear,
+        attention: tuple[AttentionMap, ...], actions: SampledActions | None = None,
+    ) -> ModelOutput:  # fmt: skip
+        """Build the output from the states that the output layer maps. In training, the layer is
+        applied only if the outputs are read."""
+        if not torch.is_grad_enabled():
+            return cls(layer(states), attention, actions)
+        output = cls(states, attention, actions)
+        output.pending = PendingOutputs(states, layer)
+        return output
+
+    @cached_property
+    def values(self) -> Tensor:
+        return self._values if self.pending is None else self.pending.layer(self._values)
+
+
+class PendingOutputs(NamedTuple):
+    """The states (..., N, T, width) that an output layer maps to outputs, and the layer."""
+
+    states: Tensor
+    layer: Linear | TiedLinear
 
 
 class DecoderStart(NamedTuple):

@@ -106,17 +106,23 @@ class Cell(nn.Module, ABC):
             weight = weight[..., :columns]
         return self._project(inputs, weight, self.bias_ih)
 
-    def project_context(self, context: Tensor) -> Tensor:
-        """Compute W_c c without a bias, where c is the context and W_c consists of the last columns
-        of the input weight.
+    def context_weight(self, width: int) -> Tensor:
+        """Return W_c, the last `width` columns of the input weight, which multiply a context."""
+        weight: Tensor = self.weight_ih[..., -width:]
+        return weight
+
+    def project_context(self, context: Tensor, weight: Tensor) -> Tensor:
+        """Compute W_c c without a bias, where c is the context.
 
         Args:
             context: the context c, (..., N, C).
+            weight: the result of `context_weight`. Since the backward pass of a slice is slow, a
+                loop over steps calls `context_weight` once.
 
         Returns:
             a term to add to the result of `project`.
         """
-        return self._project(context, self.weight_ih[..., -context.shape[-1] :], None)
+        return self._project(context, weight, None)
 
     def _project(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if weight.dim() == 3 and uses_batch_innermost(self.weight_hh):

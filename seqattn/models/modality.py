@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import torch
 import torch.nn.functional
@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from seqattn.config import EmbeddingConfig, Training
 from seqattn.data.tokens import BEGIN, END, UNKNOWN
-from seqattn.models.layers import Embedding, Linear, TiedLinear
+from seqattn.models.functions import computes_loss, cross_entropy_of_states
+from seqattn.models.layers import Embedding, Linear, TiedLinear, at_least_float32
 
 if TYPE_CHECKING:
     from seqattn.data import DataSpec
@@ -221,6 +222,13 @@ class Modality(nn.Module, ABC):
         """
         return self.mean_error(self.errors(outputs, target), keep)
 
+    def loss_of_states(
+        self, states: Tensor, layer: Linear | TiedLinear, target: Tensor, keep: Tensor | None
+    ) -> Tensor:
+        """Return `loss` of the outputs to which the output layer maps the states (..., N, T,
+        width)."""
+        return self.loss(at_least_float32(layer(states)), target, keep)
+
     def mean_error(self, errors: Tensor, keep: Tensor | None) -> Tensor:
         """Return the mean of errors (..., N, T, F) over all valid cells; see `loss`."""
         if keep is None:
@@ -374,6 +382,19 @@ class TokenModality(Modality):
             of_all = outputs.logsumexp(dim=-1, keepdim=True) - outputs.mean(dim=-1, keepdim=True)
             errors = (1 - e) * errors + e * of_all
         return self.mean_error(errors, keep)
+
+    def loss_of_states(
+        self, states: Tensor, layer: Linear | TiedLinear, target: Tensor, keep: Tensor | None
+    ) -> Tensor:
+        if type(layer) not in (Linear, TiedLinear) or not computes_loss(states, layer.weight):
+            return super().loss_of_states(states, layer, target, keep)
+        if isinstance(layer, TiedLinear) and layer.inner is not None:
+            states = layer.inner(states)
+        share = states.new_ones(states.shape[:-1]) if keep is None else keep.to(states.dtype)
+        share = share / share.sum(dim=(-2, -1), keepdim=True).clamp(min=1)
+        e = self.label_smoothing if self.training else 0.0
+        bias = cast("Tensor", layer.bias)
+        return cross_entropy_of_states(states, layer.weight, bias, target, share, e)
 
     def observe(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the most probable symbols and the cross-entropies of the true symbols, (..., N, T,

@@ -253,15 +253,19 @@ class RecurrentModel(Seq2SeqModel):
                 embedded = _drop(modality.embed(decoder_input), factors, first)
                 projected[first] = decoder.project(embedded)
             inputs = [projected[t] for t in range(first, last)]
-            output, attention, state = self._decode(
+            states, attention, state = self._decode(
                 inputs, state, start.memory, noise.slice_steps(first, last)
             )
-            values.append(output if skip is None else output + skip)
             if attention is not None:
                 attended.append(attention)
-        output = values[0] if len(values) == 1 else torch.cat(values, dim=-2)
+            if len(plan) > 1 or skip is not None:
+                output = self.output(states)
+                values.append(output if skip is None else output + skip)
         maps = self._maps(attended) if with_attention and attended else ()
-        return ModelOutput(output, maps, self._sampled_actions(attended))
+        actions = self._sampled_actions(attended)
+        if not values:
+            return ModelOutput.of_states(states, self.output, maps, actions)
+        return ModelOutput(torch.cat(values, dim=-2), maps, actions)
 
     def begin(
         self,
@@ -304,14 +308,16 @@ class RecurrentModel(Seq2SeqModel):
                 None without attention; and the new state.
         """
         projected = self.decoder.project(self.target_modality.embed(decoder_input))
-        return self._decode([projected], state, memory, NO_NOISE)
+        readout, attention, state = self._decode([projected], state, memory, NO_NOISE)
+        return self.output(readout), attention, state
 
     def _decode(
         self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
     ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
-        """Decode a segment of L projected inputs. Return the output (..., N, L, F), the context and
-        the weights of L queries, and the state after the segment."""
+        """Decode a segment of L projected inputs. Return the states (..., N, L, readout_width) that
+        the output layer maps, the context and the weights of L queries, and the state after the
+        segment."""
         if self.is_sequential:
             return self._decode_sequentially(projected, state, memory, noise)
         states, last = self.decoder.unroll(projected, state.cells[0])
@@ -328,13 +334,13 @@ class RecurrentModel(Seq2SeqModel):
                 lasts.append(last)
             cells = tuple(lasts)
         if not self.context_is_output:
-            return self.output(noise.drop_readout(hidden)), None, DecoderState(cells)
+            return noise.drop_readout(hidden), None, DecoderState(cells)
         attended = self._attend(hidden, memory, state, noise.attention)
         readout = concat_features([attended.context, hidden])
         if self.combine is not None:
             readout = self.combine(readout).tanh()
         new_state = DecoderState(cells, None, attended.prev_weights)
-        return self.output(noise.drop_readout(readout)), attended, new_state
+        return noise.drop_readout(readout), attended, new_state
 
     def _decode_sequentially(
         self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
@@ -343,18 +349,19 @@ class RecurrentModel(Seq2SeqModel):
         """Decode a segment like `_decode`, for models with `context: input` or with input feeding.
         The input of a step then depends on the attention of this step or of the previous step."""
         readouts, attended = list[Tensor](), list[AttentionOutput]()
+        weight = self.decoder.context_weight(self.hidden)
         for t, step in enumerate(projected):
             step_noise = noise.slice_steps(t, t + 1)
             if self.context_is_input:
                 query = self.top_layer_output(state.cells).unsqueeze(-2)
                 attention = self._attend(query, memory, state, step_noise.attention)
-                context = self.decoder.project_context(attention.context.squeeze(-2))
+                context = self.decoder.project_context(attention.context.squeeze(-2), weight)
                 cells = self.step_layers(step + context, state.cells, step_noise)
                 state = DecoderState(cells, None, attention.prev_weights)
                 readouts.append(self.top_layer_output(cells))
             else:
                 if state.attentional is not None:  # None stands for zeros
-                    step = step + self.decoder.project_context(state.attentional)
+                    step = step + self.decoder.project_context(state.attentional, weight)
                 cells = self.step_layers(step, state.cells, step_noise)
                 query = self.top_layer_output(cells).unsqueeze(-2)
                 attention = self._attend(query, memory, state, step_noise.attention)
@@ -364,8 +371,8 @@ class RecurrentModel(Seq2SeqModel):
                 state = DecoderState(cells, attentional, attention.prev_weights)
                 readouts.append(attentional)
             attended.append(attention)
-        values = self.output(noise.drop_readout(torch.stack(readouts, dim=-2)))
-        return values, _concat_outputs(attended), state
+        states = noise.drop_readout(torch.stack(readouts, dim=-2))
+        return states, _concat_outputs(attended), state
 
     def step_layers(
         self, projected: Tensor, cells: tuple[Tensor, ...], noise: Noise = NO_NOISE

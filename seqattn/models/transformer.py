@@ -437,13 +437,15 @@ class TransformerModel(Seq2SeqModel):
         dropout = Dropout(rng, self.dropout)
         read = self.target_modality.drop_words(target, rng)
         inputs = self.target_in(shift_right(start.start_token, read))
-        output, self_weights, cross_weights, _ = self._decode(
+        states, self_weights, cross_weights, _ = self._decode(
             dropout(add_positions(inputs, self.target_places, 0)), start.memory, start.keep,
             [None] * len(self.decoder), dropout=dropout, with_weights=with_attention,
         )  # fmt: skip
         (skip,) = self.skip_outputs(source, source_lengths, [T])
-        output = output if skip is None else output + skip
-        return ModelOutput(output, _attention_maps(cross_weights, start.weights, self_weights))
+        maps = _attention_maps(cross_weights, start.weights, self_weights)
+        if skip is None:
+            return ModelOutput.of_states(states, self.output, maps)
+        return ModelOutput(self.output(states) + skip, maps)
 
     def begin(
         self,
@@ -507,11 +509,11 @@ class TransformerModel(Seq2SeqModel):
         """
         t = 0 if caches[0] is None else caches[0].keys.shape[-2]
         x = add_positions(self.target_in(decoder_input.unsqueeze(-2)), self.target_places, t)
-        output, self_weights, cross_weights, new = self._decode(
+        state, self_weights, cross_weights, new = self._decode(
             x, memory, keep, caches, dropout=Dropout(None, 0), with_weights=with_weights,
             intervention=intervention,
         )  # fmt: skip
-        return output.squeeze(-2), self_weights, cross_weights, new
+        return self.output(state).squeeze(-2), self_weights, cross_weights, new
 
     def _decode(
         self,
@@ -524,7 +526,8 @@ class TransformerModel(Seq2SeqModel):
         with_weights: bool,
         intervention: WeightIntervention | None = None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor], list[KVCache]]:
-        """Run all layers and the output projection for L steps x (..., N, L, D); see `step`."""
+        """Run all layers for L steps x (..., N, L, D), and return the states (..., N, L, D) that
+        the output layer maps; see `step`."""
         self_weights, cross_weights, new = list[Tensor](), list[Tensor](), list[KVCache]()
         for i, (layer, known, prev) in enumerate(zip(self._decoder, memory, caches, strict=True)):
             replace = None if intervention is None else partial(intervention, layer=i)
@@ -535,8 +538,8 @@ class TransformerModel(Seq2SeqModel):
             if over_target is not None and over_source is not None:
                 self_weights.append(over_target)
                 cross_weights.append(over_source)
-        values = self.output(x if self.decoder_norm is None else self.decoder_norm(x))
-        return values, self_weights, cross_weights, new
+        states = x if self.decoder_norm is None else self.decoder_norm(x)
+        return states, self_weights, cross_weights, new
 
     def _check_length(self, source: Tensor, steps: int) -> None:
         length = max(source.shape[-2], steps)

@@ -153,11 +153,13 @@ class AutogradLoss:
             batch.source, batch.target, source_lengths=batch.source_lengths,
             teacher_forcing=teacher_forcing, with_attention=False, rng=rng,
         )  # fmt: skip
+        pending, keep = forecast.pending, batch.target_keep
+        if pending is not None and forecast.actions is None:
+            return self.modality.loss_of_states(pending.states, pending.layer, batch.target, keep)
         outputs = at_least_float32(forecast.values)  # the loss is never computed in bfloat16
-        loss = self.modality.loss(outputs, batch.target, batch.target_keep)
+        loss = self.modality.loss(outputs, batch.target, keep)
         if forecast.actions is not None:
             errors = self.modality.errors(outputs.detach(), batch.target)
-            keep = batch.target_keep
             if keep is not None and keep.dim() == errors.dim():
                 errors, keep = errors.masked_fill(~keep, 0), keep.to(errors.dtype).mean(dim=-1)
             surrogate = reinforce_loss(forecast.actions, errors.mean(dim=-1), keep)

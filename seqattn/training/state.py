@@ -83,8 +83,6 @@ class StackedParams:
             module, _, key = name.rpartition(".")
             parameter = nn.Parameter(weight)
             setattr(self.model.get_submodule(module), key, parameter)
-            if self.R == 1:
-                parameter.grad = gradients[name]
             self.parameter_grads.append((parameter, gradients[name]))
 
     def as_named(self, stacked: Tensor) -> dict[str, Tensor]:
@@ -105,21 +103,18 @@ class StackedParams:
         stacked[k] = torch.cat([named[name].detach().flatten().to(stacked) for name in self.shapes])
 
     def clear_gradient(self) -> None:
-        """Clear the gradient before a backward pass of autograd."""
-        if self.R == 1:
-            self.gradient.zero_()
-        else:  # autograd allocates new gradients, because these parameters are not contiguous
-            for parameter, _ in self.parameter_grads:
-                parameter.grad = None
+        """Clear the gradients before a backward pass of autograd, which then allocates them."""
+        for parameter, _ in self.parameter_grads:
+            parameter.grad = None
 
     def gather_gradient(self) -> None:
         """Copy the gradients of a backward pass of autograd to `gradient`."""
-        if self.R > 1:
-            gradients = [
-                (torch.zeros_like(grad) if parameter.grad is None else parameter.grad).flatten(1)
-                for parameter, grad in self.parameter_grads
-            ]
-            torch.cat(gradients, dim=1, out=self.gradient)
+        gradients = [
+            (torch.zeros_like(grad) if parameter.grad is None else parameter.grad).view(self.R, -1)
+            for parameter, grad in self.parameter_grads
+        ]
+        torch.cat(gradients, dim=1, out=self.gradient)
+        self.clear_gradient()
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ from tests.conftest import F, H, K, N, S, T
 class ChangedModel(RecurrentModel):
     def forward(self, *args: Any, **options: Any) -> ModelOutput:
         forecast = super().forward(*args, **options)
-        return replace(forecast, values=forecast.values.sin())
+        return ModelOutput(forecast.values.sin(), forecast.attention, forecast.actions)
 
 
 class ChangedGRU(GRU):

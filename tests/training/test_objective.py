@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 from seqattn.data import load_data
-from seqattn.models import SampledActions, build_model
+from seqattn.models import ModelOutput, SampledActions, build_model
 from seqattn.models.modality import FeatureSpec
 from seqattn.training import Batch, TrainingRun, batches, to_tensors
 from seqattn.training.objective import AutogradLoss
@@ -61,7 +60,7 @@ def test_the_loss_reinforces_by_observed_cells_alone(ragged: bool) -> None:
     choices = SampledActions(log_probs, torch.tensor(BASELINE, dtype=torch.float64))
 
     def model(*_: Any, **__: Any) -> Any:
-        return SimpleNamespace(values=values, actions=choices)
+        return ModelOutput(values, actions=choices)
 
     model.target_modality = FeatureSpec.same(2).modalities()[1]  # type: ignore[attr-defined]
     loss = AutogradLoss(model).loss(batch, torch.ones(T, dtype=torch.bool))  # type: ignore[arg-type]

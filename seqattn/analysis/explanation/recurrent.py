@@ -80,13 +80,14 @@ def _decoder_step(
         (1, H).
     """
     projected = model.decoder.project(model.target_modality.embed(point))
+    weight = model.decoder.context_weight(model.hidden)
     if model.context_is_input:
         query = model.top_layer_output(state.cells)
         attended = attention.attend(query.unsqueeze(-2), memory, state.prev_weights)
-        joined = projected + model.decoder.project_context(attended.context.squeeze(-2))
+        joined = projected + model.decoder.project_context(attended.context.squeeze(-2), weight)
         return query, attended, model.top_layer_output(model.step_layers(joined, state.cells))
     if state.attentional is not None:
-        projected = projected + model.decoder.project_context(state.attentional)
+        projected = projected + model.decoder.project_context(state.attentional, weight)
     query = model.top_layer_output(model.step_layers(projected, state.cells))
     return query, attention.attend(query.unsqueeze(-2), memory, state.prev_weights), query
 

@@ -33,6 +33,7 @@ from seqattn.config import (
 )
 from seqattn.errors import ConfigError, counted
 from seqattn.models.attention.arithmetic import Array, AttentionStep, Record, as_printed
+from seqattn.models.functions import additive_scores, computes_scores
 from seqattn.models.layers import LearnedVector, Linear, matmul
 
 SCORES: dict[type[ScoreConfig], type[Score]] = {}
@@ -263,6 +264,8 @@ class AdditiveScore(Score, config=AdditiveAttention):
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         projected = split_heads(self.query(queries), self.heads)
+        if self.heads == 1 and computes_scores(projected, keys):
+            return additive_scores(projected, keys, self.combine.weight.squeeze(-2))
         hidden = (projected.unsqueeze(-2) + keys.unsqueeze(-3)).tanh()  # (..., N, [A,] T, S, K)
         if self.heads == 1:
             return self.combine(hidden).squeeze(-1)

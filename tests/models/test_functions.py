@@ -1,0 +1,92 @@
+"""The functions with backward passes by hand, against autograd and finite differences."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqattn.models import functions
+from seqattn.models.functions import additive_scores, cross_entropy_of_states
+from seqattn.models.layers import Embedding, Linear, TiedLinear, init_parameters
+from seqattn.models.modality import FeatureSpec
+
+RUNS = [(), (3,)]
+
+
+def close(found: Tensor, expected: Tensor, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=atol)
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    torch.manual_seed(1)
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("queries", [1, 4])
+def test_additive_scores(runs: tuple[int, ...], queries: int) -> None:
+    q, k, v = random(*runs, 2, queries, 5), random(*runs, 2, 3, 5), random(*runs, 5)
+    assert torch.autograd.gradcheck(additive_scores, (q, k, v))
+    hidden = (q.unsqueeze(-2) + k.unsqueeze(-3)).tanh()
+    close(additive_scores(q, k, v), (hidden * v[..., None, None, None, :]).sum(-1))
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("at_once", [10_000, 22])  # one chunk; chunks of 3 rows or of one row
+def test_cross_entropy_of_states(
+    runs: tuple[int, ...], smoothing: float, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(functions, "LOGITS_AT_ONCE", at_once)
+    states, weight, bias = random(*runs, 2, 4, 5), random(*runs, 7, 5), random(*runs, 7)
+    target, share = torch.randint(7, (*runs, 2, 4, 1)), torch.rand(*runs, 2, 4).double()
+
+    def loss(*tensors: Tensor) -> Tensor:
+        return cross_entropy_of_states(*tensors, target, share, smoothing)
+
+    assert torch.autograd.gradcheck(loss, (states, weight, bias))
+    logits = torch.einsum("...ntw,...vw->...ntv", states, weight) + bias[..., None, None, :]
+    log_p = logits.log_softmax(-1)
+    right = (1 - smoothing) * log_p.gather(-1, target).squeeze(-1) + smoothing * log_p.mean(-1)
+    close(loss(states, weight, bias), -(right * share).sum(dim=(-2, -1)))
+
+
+def test_a_probability_that_underflows_has_a_finite_loss() -> None:
+    states, weight = torch.full((1, 1, 1), 1000.0), torch.tensor([[1.0], [-1.0]])
+    target, share = torch.ones(1, 1, 1, dtype=torch.long), torch.ones(1, 1)
+    loss = cross_entropy_of_states(states, weight, torch.zeros(2), target, share, 0.0)
+    close(loss, torch.tensor(2000.0))
+
+
+@pytest.mark.parametrize("tied", [None, 5, 6])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_loss_of_states_is_the_loss_of_outputs(
+    tied: int | None, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tied` is the width of the embedding whose vectors are the output layer's weights."""
+    modality = FeatureSpec(1, 1, (-1,), 9, 9).modalities()[1]
+    modality.label_smoothing = 0.1  # type: ignore[attr-defined]
+    layer: Linear | TiedLinear = Linear(5, 9)
+    parts = torch.nn.ModuleList([layer])
+    if tied is not None:
+        embedding = Embedding(9, tied)
+        layer = TiedLinear(embedding, 5)
+        parts = torch.nn.ModuleList([embedding, layer])
+    init_parameters(parts, 1)
+    parts.double()
+    states, target = random(2, 4, 5), torch.randint(9, (2, 4, 1))
+    keep = torch.tensor([[True] * 4, [True, False, False, False]]) if masked else None
+    parameters = [states, *parts.parameters()]
+    plain = modality.loss(layer(states), target, keep)
+    expected = torch.autograd.grad(plain, parameters)
+    monkeypatch.setattr(functions, "MIN_LOGITS", 0)
+    found = modality.loss_of_states(states, layer, target, keep)
+    assert "_CrossEntropyOfStates" in type(found.grad_fn.next_functions[0][0]).__name__  # type: ignore[union-attr]
+    close(found, plain)
+    for ours, theirs in zip(torch.autograd.grad(found, parameters), expected, strict=True):
+        close(ours, theirs)
