@@ -180,23 +180,27 @@ def _read_greedily(
         source, steps, source_lengths=source_lengths, with_attention=False
     )
     rows = torch.arange(N, device=device)
-    symbols = torch.full((N, steps), PAD, device=device)
-    log_probs = torch.zeros(N, dtype=torch.float64, device=device)
-    for t in range(steps):
+    found = list[tuple[Tensor, Tensor, Tensor]]()
+    for _ in range(steps):
         output, _, state = model.decoder_step(decoder_input, memory, state, with_attention=False)
-        readable = output.squeeze(-2)[..., END:].double()
-        largest, chosen = readable.max(dim=-1)
+        gained, chosen = output.squeeze(-2)[..., END:].double().log_softmax(dim=-1).max(dim=-1)
         chosen += END
-        symbols[rows, t] = chosen
-        log_probs[rows] += largest - readable.logsumexp(dim=-1)
+        found.append((rows, chosen, gained))
         running = (chosen != END).nonzero().squeeze(-1)
         if not len(running):
-            return Results(symbols[:, None, : t + 1], log_probs[:, None], log_probs[:, None])
+            break
         if len(running) < len(rows):
             rows, chosen = rows[running], chosen[running]
-            memory, state = select_rows(memory, running), select_rows(state, running)
+            memory, state = take_sequences(memory, running), take_sequences(state, running)
         decoder_input = chosen.unsqueeze(-1)
-    return Results(symbols[:, None], log_probs[:, None], log_probs[:, None])
+    T = len(found)
+    symbols = torch.full((N, T), PAD, device=device)
+    places = torch.cat([rows * T + t for t, (rows, _, _) in enumerate(found)])
+    symbols.view(-1)[places] = torch.cat([chosen for _, chosen, _ in found])
+    log_probs = torch.zeros((N, 1), dtype=torch.float64, device=device)
+    for rows, _, gained in found:
+        log_probs[:, 0].index_add_(0, rows, gained)
+    return Results(symbols.unsqueeze(1), log_probs, log_probs)
 
 
 def _read_forecast(
@@ -347,15 +351,15 @@ def _beam_search(
             rows, of_rows, memory = (
                 rows[running],
                 of_rows.take(running),
-                select_rows(memory, running),
+                take_sequences(memory, running),
             )
             log_probs, parents, chosen = (x[running] for x in (log_probs, parents, chosen))
         if len(running) < n or width != before:
             reads = memory
             if not model.shares_memory:
                 each = torch.arange(len(rows), device=device).repeat_interleave(width)
-                reads = select_rows(memory, each)
-        state = select_rows(state, (parents + before * running.unsqueeze(1)).flatten())
+                reads = take_sequences(memory, each)
+        state = take_sequences(state, (parents + before * running.unsqueeze(1)).flatten())
         decoder_input = chosen.view(-1, 1)
     scores = log_probs / _length_penalty(steps, decoding.length_penalty)
     places = torch.arange(log_probs.shape[1], device=device).expand_as(log_probs)
@@ -364,7 +368,7 @@ def _beam_search(
     return history.results(best, steps)
 
 
-def select_rows(part: Any, rows: Tensor) -> Any:
+def take_sequences(part: Any, rows: Tensor) -> Any:
     """Return the memory or the state of a decoder for the given sequences; see `DecoderStart`."""
     if part is None or isinstance(part, int):
         return part
@@ -372,7 +376,7 @@ def select_rows(part: Any, rows: Tensor) -> Any:
         return part.index_select(0, rows)
     if hasattr(part, "take"):
         return part.take(rows)
-    parts = [select_rows(each, rows) for each in part]
+    parts = [take_sequences(each, rows) for each in part]
     return type(part)(*parts) if hasattr(part, "_fields") else tuple(parts)
 
 
@@ -393,7 +397,7 @@ def _sample(
     ).to(device)  # fmt: skip
     start = model.begin(source, steps, source_lengths=source_lengths, with_attention=False)
     each = torch.arange(N, device=device).repeat_interleave(M)
-    decoder_input, memory, state = (select_rows(part, each) for part in start[:3])
+    decoder_input, memory, state = (take_sequences(part, each) for part in start[:3])
     rows = torch.arange(N * M, device=device)
     symbols = torch.full((N * M, steps), PAD, device=device)
     log_probs = torch.zeros(N * M, dtype=torch.float64, device=device)
@@ -410,7 +414,7 @@ def _sample(
             break
         if len(running) < len(rows):
             rows, chosen = rows[running], chosen[running]
-            memory, state = select_rows(memory, running), select_rows(state, running)
+            memory, state = take_sequences(memory, running), take_sequences(state, running)
         decoder_input = chosen
     log_probs = log_probs.view(N, M)
     order = log_probs.argsort(dim=1, descending=True, stable=True)

@@ -138,6 +138,11 @@ class Modality(nn.Module, ABC):
     def embed(self, steps: Tensor) -> Tensor:
         """Return the steps (..., L, F) as the network reads them, (..., L, E)."""
 
+    def as_table(self, steps: int) -> Tensor | None:
+        """Return the vectors (V, E) of all symbols, if so many steps are embedded in inference that
+        a linear map of the table saves products; None otherwise."""
+        return None
+
     @abstractmethod
     def input_layer(self, width: int) -> nn.Module:
         """Build a layer that maps steps (..., L, F) to (..., L, width), for a model that adds
@@ -341,6 +346,11 @@ class TokenModality(Modality):
 
     def embed(self, steps: Tensor) -> Tensor:
         return self.embedding(steps.squeeze(-1))
+
+    def as_table(self, steps: int) -> Tensor | None:
+        vectors: Tensor = self.embedding.weight
+        pays = torch.is_inference_mode_enabled() and len(vectors) <= steps
+        return vectors if pays and vectors.dim() == 2 else None
 
     def input_layer(self, width: int) -> nn.Module:
         return ScaledEmbedding(self, width)
