@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from seqattn.config import EmbeddingConfig, Training
 from seqattn.data.tokens import BEGIN, END, UNKNOWN
-from seqattn.models.layers import Embedding, Linear, TiedLinear
+from seqattn.models.layers import Embedding, Linear, TiedLinear, is_inference
 
 if TYPE_CHECKING:
     from seqattn.data import DataSpec
@@ -349,7 +349,7 @@ class TokenModality(Modality):
 
     def as_table(self, steps: int) -> Tensor | None:
         vectors: Tensor = self.embedding.weight
-        pays = torch.is_inference_mode_enabled() and len(vectors) <= steps
+        pays = is_inference() and len(vectors) <= steps
         return vectors if pays and vectors.dim() == 2 else None
 
     def input_layer(self, width: int) -> nn.Module:
