@@ -22,6 +22,8 @@ ratio of their times. The script measures these rows:
     folders  64 seeds of A with run folders, against one run of the notebook's loop
     process  `seqattn train configs/notebook.yaml` against a notebook that runs as a script
     help     `seqattn --help` against `python -c "import typer"`
+    decode   greedy decoding and beam search of words, against scripts/practised_words.py
+    start    `seqattn predict` for one line against `python -c "import torch"`
     predict  free-running forecasts of 100,000 squares, in microseconds per sequence and step
     cells    A, B and C with LSTMs, with simple recurrent networks and with two heads: autograd,
              against manually derived gradients
@@ -58,6 +60,7 @@ import plain
 import torch
 from bench_peers import bench_peers, bench_transformer
 from bench_results import BenchTable, conditions_text, describe_conditions, ratio_figure, seconds
+from bench_words import bench_decoding, bench_start
 from workloads import Work, seqattn_loop, squares_of, workloads
 
 from seqattn import experiments
@@ -307,6 +310,10 @@ def main() -> None:
                        command(SEQATTN, "--help"), "<= 2.5", times=False)  # fmt: skip
         if is_selected("predict"):
             predictions(table)
+        if is_selected("decode"):
+            bench_decoding(table)
+        if is_selected("start"):
+            bench_start(table, folder, command, SEQATTN)
         if is_selected("film"):
             bench_recording(table, first, "A", 20)
             bench_recording(

@@ -120,9 +120,11 @@ class DecoderStart(NamedTuple):
 
     Attributes:
         decoder_input: the first decoder input (..., N, F); see `Modality.start_token`.
-        memory: what all steps read, such as the keys and values of the source.
-        state: what a step changes: a tensor, or tuples of tensors, each with the axis N after the
-            axis of runs. None is allowed at any place.
+        memory: what all steps read, such as the keys and values of the source: a tensor, or tuples
+            of tensors, each with the axis N after the axis of runs. None and whole numbers are
+            allowed at any place, and so are objects with a method `take(rows)` that returns the
+            memory of the given sequences of a single run.
+        state: what a step changes, in the same form as the memory.
         maps: the attention of the encoder.
     """
 
@@ -156,6 +158,8 @@ class Seq2SeqModel(nn.Module, ABC):
         target_modality: what a target step is.
         max_length: the greatest length of a source or a target that the network accepts; None if
             there is no such limit.
+        shares_memory: whether `decoder_step` accepts B times as many inputs and states as the
+            memory has sequences, so that B of them in a row read the memory of one sequence.
         skip: the skip connection, a linear map of the source that is added to the output of the
             network; None if the model has no skip connection.
     """
@@ -164,6 +168,7 @@ class Seq2SeqModel(nn.Module, ABC):
     source_modality: Modality
     target_modality: Modality
     max_length: int | None = None
+    shares_memory = False
 
     def __init__(self) -> None:
         super().__init__()

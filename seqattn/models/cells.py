@@ -26,7 +26,14 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import CellConfig
-from seqattn.models.layers import Linear, affine, affine_columns, uses_batch_innermost
+from seqattn.models.layers import (
+    Linear,
+    SymbolInputs,
+    affine,
+    affine_columns,
+    fast_tanh,
+    uses_batch_innermost,
+)
 
 Kernel = Callable[..., Tensor]
 ScanFn = Callable[["Cell", Tensor], tuple[Tensor, Tensor]]
@@ -129,7 +136,7 @@ class Cell(nn.Module, ABC):
             return affine_columns(inputs.mT, weight, bias)
         return affine(inputs, weight, bias)
 
-    def project_steps(self, inputs: Tensor) -> tuple[Tensor, ...]:
+    def project_steps(self, inputs: Tensor | SymbolInputs) -> tuple[Tensor, ...]:
         """Apply `project` to L known inputs (..., N, L, inputs) at once, and return the projected
         inputs of the L steps.
 
@@ -137,6 +144,9 @@ class Cell(nn.Module, ABC):
         front of the axis of sequences. The method can then split the product into steps without a
         copy, and the backward pass of the split only concatenates the gradients of the steps.
         """
+        if isinstance(inputs, SymbolInputs):
+            table, numbers = self.project(inputs.vectors), inputs.numbers.squeeze(-1).mT
+            return torch.unbind(torch.nn.functional.embedding(numbers, table))
         *_, N, L, _ = inputs.shape
         if L == 1:
             return (self.project(inputs.squeeze(-2)),)
@@ -177,7 +187,9 @@ class Cell(nn.Module, ABC):
         stacked = torch.stack(states, dim=-2)
         return stacked.transpose(1, 3) if innermost else stacked, last
 
-    def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, inputs: Tensor | SymbolInputs, lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Run the cell over whole sequences, from a state of zeros.
 
         Args:
@@ -188,7 +200,7 @@ class Cell(nn.Module, ABC):
         Returns:
             the outputs (..., N, L, H), and the state at the last valid step (..., N, W).
         """
-        if self.scan is None:
+        if self.scan is None or isinstance(inputs, SymbolInputs):
             states, last = self.unroll(self.project_steps(inputs))
         else:
             states, last = self.scan(self, inputs)
@@ -267,11 +279,19 @@ class Bidirectional(nn.Module):
             [Linear(2 * hidden, hidden) for _ in range(self.num_state_tensors)]
         )
 
-    def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, inputs: Tensor | SymbolInputs, lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Run both directions. The backward direction starts at the last valid step. `Cell.forward`
         describes the arguments."""
         outputs, last = self.forwards.forward(inputs, lengths)
-        reverse, first = self.backwards.forward(reverse_padded(inputs, lengths), lengths)
+        if isinstance(inputs, SymbolInputs):
+            backwards: Tensor | SymbolInputs = SymbolInputs(
+                reverse_padded(inputs.numbers, lengths), inputs.vectors
+            )
+        else:
+            backwards = reverse_padded(inputs, lengths)
+        reverse, first = self.backwards.forward(backwards, lengths)
         merged = self.merge(torch.cat([outputs, reverse_padded(reverse, lengths)], dim=-1))
         tensors, state = self.num_state_tensors, list[Tensor]()
         ends = zip(last.chunk(tensors, -1), first.chunk(tensors, -1), strict=True)
@@ -297,7 +317,7 @@ def gru_step(projected: Tensor, state: Tensor | None, weight: Tensor, bias: Tens
     gates_x, new_x = torch.unsafe_split_with_sizes(projected, (2 * H, H), dim=features)
     gates_h, new_h = torch.unsafe_split_with_sizes(recurrent, (2 * H, H), dim=features)
     reset, update = torch.unsafe_chunk((gates_x + gates_h).sigmoid(), 2, dim=features)
-    new = (new_x + reset * new_h).tanh()  # addcmul has a slower backward pass
+    new = fast_tanh(new_x + reset * new_h)  # addcmul has a slower backward pass
     if state is None:
         return new - update * new
     return torch.lerp(new, state, update)  # new + update * (state - new)

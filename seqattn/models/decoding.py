@@ -20,16 +20,19 @@ beam size, M the number of results of a sequence, and V the size of the vocabula
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from seqattn.data.tokens import BEGIN, END, PAD
 from seqattn.errors import UsageError
 from seqattn.models.base import ModelOutput, Seq2SeqModel
+from seqattn.models.teacher_forcing import check_source, check_steps
 from seqattn.rng import rng_for
 
 FIRST_RANK = 1e9
@@ -39,6 +42,8 @@ MIN_TEMPERATURE = 1e-3
 """Smallest temperature of sampling."""
 MAX_SAMPLES = 1000
 """Largest number of samples of a sequence."""
+SEQUENCES_AT_ONCE = 256
+"""Number of sequences whose outputs are found together."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ def decode(
     model: Seq2SeqModel, source: Tensor, source_lengths: Tensor | None, steps: int,
     decoding: Decoding, first: int = 0,
 ) -> Results:  # fmt: skip
-    """Find the outputs of N sequences.
+    """Find the outputs of N sequences, in batches of sources of similar lengths.
 
     Args:
         model: the model of a single run.
@@ -125,6 +130,9 @@ def decode(
         first: number of the first sequence among all sequences, from which the random numbers of
             samples are drawn.
 
+    Returns:
+        The results, with as many steps as the longest of them.
+
     Raises:
         UsageError: if the steps of the targets are not symbols.
     """
@@ -132,17 +140,73 @@ def decode(
         raise UsageError(
             "Beam search and sampling need targets of symbols; those of this model are vectors."
         )
-    if decoding.is_greedy:
-        return _read_greedily(model, source, source_lengths, steps)
-    if decoding.temperature is not None:
-        return _sample(model, source, source_lengths, steps, decoding, first)
-    return _beam_search(model, source, source_lengths, steps, decoding)
+    check_source(source, source_lengths, model.features)
+    check_steps(steps)
+    N, S, _ = source.shape
+    lengths = torch.full((N,), S, device=source.device)
+    order = (lengths if source_lengths is None else source_lengths).argsort(stable=True)
+    parts = list[Results]()
+    for rows in order.split(SEQUENCES_AT_ONCE):
+        sources, of_rows = source[rows], None
+        if source_lengths is not None:
+            of_rows = source_lengths[rows]
+            sources = sources[:, : int(of_rows[-1])]
+        with torch.inference_mode():
+            if decoding.temperature is not None:
+                found = _sample(model, sources, of_rows, steps, decoding, (first + rows).tolist())
+            elif decoding.is_greedy:
+                found = _read_greedily(model, sources, of_rows, steps)
+            else:
+                found = _beam_search(model, sources, of_rows, steps, decoding)
+        parts.append(found)
+    longest = max(found.symbols.shape[-1] for found in parts)
+    symbols = [pad(one.symbols, (0, longest - one.symbols.shape[-1]), value=PAD) for one in parts]
+    back = order.argsort()
+    return Results(
+        torch.cat(symbols)[back],
+        torch.cat([one.log_probs for one in parts])[back],
+        torch.cat([one.scores for one in parts])[back],
+    )
 
 
-@torch.inference_mode()
 def _read_greedily(
     model: Seq2SeqModel, source: Tensor, source_lengths: Tensor | None, steps: int
 ) -> Results:
+    """Read the most probable symbol of each step. A sequence that ends leaves the batch."""
+    if type(model).forecast is not Seq2SeqModel.forecast:
+        return _read_forecast(model, source, source_lengths, steps)
+    N, device = len(source), source.device
+    decoder_input, memory, state, _ = model.begin(
+        source, steps, source_lengths=source_lengths, with_attention=False
+    )
+    rows = torch.arange(N, device=device)
+    found = list[tuple[Tensor, Tensor, Tensor]]()
+    for _ in range(steps):
+        output, _, state = model.decoder_step(decoder_input, memory, state, with_attention=False)
+        gained, chosen = output.squeeze(-2)[..., END:].double().log_softmax(dim=-1).max(dim=-1)
+        chosen += END
+        found.append((rows, chosen, gained))
+        running = (chosen != END).nonzero().squeeze(-1)
+        if not len(running):
+            break
+        if len(running) < len(rows):
+            rows, chosen = rows[running], chosen[running]
+            memory, state = take_sequences(memory, running), take_sequences(state, running)
+        decoder_input = chosen.unsqueeze(-1)
+    T = len(found)
+    symbols = torch.full((N, T), PAD, device=device)
+    places = torch.cat([rows * T + t for t, (rows, _, _) in enumerate(found)])
+    symbols.view(-1)[places] = torch.cat([chosen for _, chosen, _ in found])
+    log_probs = torch.zeros((N, 1), dtype=torch.float64, device=device)
+    for rows, _, gained in found:
+        log_probs[:, 0].index_add_(0, rows, gained)
+    return Results(symbols.unsqueeze(1), log_probs, log_probs)
+
+
+def _read_forecast(
+    model: Seq2SeqModel, source: Tensor, source_lengths: Tensor | None, steps: int
+) -> Results:
+    """Read the most probable symbols of a model that defines only `forecast`."""
     outputs = model.forecast(
         source, steps, source_lengths=source_lengths, with_attention=False
     ).values
@@ -177,77 +241,148 @@ def _length_penalty(length: int, a: float) -> float:
     return float(((5 + length) / 6) ** a)
 
 
-@torch.inference_mode()
+class _Best(NamedTuple):
+    """The M best results of N sequences so far, as places in a `_History`.
+
+    Attributes:
+        scores, log_probs: (N, M); see `Results`.
+        places: (N, M) place of the beginning of which a result consists without its end.
+        steps: (N, M) step of the end of each result; T for a result without an end, and -1 where
+            there is no result.
+    """
+
+    scores: Tensor
+    log_probs: Tensor
+    places: Tensor
+    steps: Tensor
+
+    def merged(self, more: _Best, ranks: Tensor) -> _Best:
+        """Return the M best of these and of more results with the given ranks."""
+        _, kept = torch.cat([self.scores, ranks], dim=1).topk(self.scores.shape[1])
+        joined = (torch.cat(pair, dim=1) for pair in zip(self, more, strict=True))
+        return _Best(*(one.gather(1, kept) for one in joined))
+
+    def take(self, rows: Tensor) -> _Best:
+        return _Best(*(one[rows] for one in self))
+
+    def write(self, rows: Tensor, part: _Best) -> None:
+        """Replace the results of some sequences."""
+        for own, new in zip(self, part, strict=True):
+            own[rows] = new
+
+
+class _History:
+    """The last symbols of the beginnings that a beam search kept at each step, and their parents.
+
+    Attributes:
+        symbols, parents: (T, N, B).
+    """
+
+    def __init__(self, steps: int, N: int, B: int, device: torch.device) -> None:
+        self.symbols = torch.zeros((steps, N, B), dtype=torch.long, device=device)
+        self.parents = torch.zeros_like(self.symbols)
+
+    def add(self, step: int, rows: Tensor, symbols: Tensor, parents: Tensor) -> None:
+        """Add a step (n, up to B) of the sequences `rows`."""
+        width = symbols.shape[1]
+        self.symbols[step, rows, :width] = symbols
+        self.parents[step, rows, :width] = parents
+
+    def results(self, best: _Best, steps: int) -> Results:
+        """Follow the parents from the last step of each result to its first."""
+        symbols, places = best.steps.new_full((*best.steps.shape, steps), PAD), best.places
+        for t in reversed(range(steps)):
+            started, ends = best.steps > t, best.steps == t
+            own = self.symbols[t].gather(1, places)
+            symbols[..., t] = own.where(started, PAD).masked_fill(ends, END)
+            places = self.parents[t].gather(1, places).where(started, places)
+        return Results(symbols, best.log_probs, best.scores)
+
+
 def _beam_search(
     model: Seq2SeqModel, source: Tensor, source_lengths: Tensor | None, steps: int,
     decoding: Decoding,
 ) -> Results:  # fmt: skip
+    """Keep the B most probable beginnings of each sequence. A sequence leaves the batch when none
+    of its beginnings can become one of its M best results.
+
+    The first step has one beginning for each sequence, and the next ones have up to B. Instead of
+    the symbols of each beginning, a step keeps its last symbol and its parent, the place of the
+    beginning that it continues among those of the step before.
+    """
     N, B, M, device = len(source), decoding.beam, decoding.n_best, source.device
-    repeated = [None if x is None else x.repeat_interleave(B, 0) for x in (source, source_lengths)]
-    assert repeated[0] is not None
-    start = model.begin(repeated[0], steps, source_lengths=repeated[1], with_attention=False)
-    decoder_input, state = start.decoder_input, start.state
-    log_probs = torch.full((N, B), -torch.inf, dtype=torch.float64, device=device)
-    log_probs[:, 0] = 0  # all beams begin alike, so only one of them counts
-    symbols = torch.full((N, B, steps), PAD, device=device)
-    best = Results(
-        torch.full((N, M, steps), PAD, device=device),
+    decoder_input, memory, state, _ = model.begin(
+        source, steps, source_lengths=source_lengths, with_attention=False
+    )
+    reads = memory  # what the decoder reads: of each sequence, or of each of its beginnings
+    rows = torch.arange(N, device=device)
+    log_probs = torch.zeros((N, 1), dtype=torch.float64, device=device)
+    history = _History(steps, N, B, device)
+    best = _Best(
         log_probs.new_full((N, M), -torch.inf), log_probs.new_full((N, M), -torch.inf),
+        torch.zeros((N, M), dtype=torch.long, device=device),
+        torch.full((N, M), -1, device=device),
     )  # fmt: skip
+    of_rows = best
     for t in range(steps):
-        output, _, state = model.decoder_step(
-            decoder_input, start.memory, state, with_attention=False
-        )
-        next_symbol = log_probabilities(output.squeeze(-2)).view(N, B, -1)
+        output, _, state = model.decoder_step(decoder_input, reads, state, with_attention=False)
+        n, width = log_probs.shape
+        next_symbol = log_probabilities(output.squeeze(-2))
         V = next_symbol.shape[-1]
-        # Each beam has one continuation that ends, so 2B candidates contain B that do not.
-        found, index = (log_probs.unsqueeze(-1) + next_symbol).flatten(1).topk(min(2 * B, B * V))
-        parents, chosen = index // V, index % V
-        candidates = symbols.gather(1, parents.unsqueeze(-1).expand(-1, -1, steps))
-        candidates[..., t] = chosen
-        ended = found.masked_fill(chosen != END, -torch.inf)
+        # Each beginning has one continuation that ends, so 2B candidates contain B that do not.
+        found, index = (log_probs.view(-1, 1) + next_symbol).view(n, -1).topk(min(2 * B, width * V))
+        parents, chosen = index.div(V, rounding_mode="floor"), index % V
+        ends = chosen == END
+        ended = found.masked_fill(~ends, -torch.inf)
         scores = ended / _length_penalty(t + 1, decoding.length_penalty)
-        best = _merge(best, Results(candidates, ended, scores), scores)
-        log_probs, places = found.masked_fill(chosen == END, -torch.inf).topk(B)
-        symbols = candidates.gather(1, places.unsqueeze(-1).expand(-1, -1, steps))
+        of_rows = of_rows.merged(_Best(scores, ended, parents, torch.full_like(parents, t)), scores)
+        log_probs, places = found.masked_fill(ends, -torch.inf).topk(min(B, found.shape[1]))
+        parents, chosen = parents.gather(1, places), chosen.gather(1, places)
+        history.add(t, rows, chosen, parents)
         # A log-probability never rises, and the longest result has the largest divisor.
         bound = log_probs[:, 0] / _length_penalty(steps, decoding.length_penalty)
-        if (best.scores[:, -1] >= bound).all():
-            return best
-        rows = parents.gather(1, places) + B * torch.arange(N, device=device).unsqueeze(1)
-        state = _select_rows(state, rows.flatten())
-        decoder_input = symbols[..., t].view(N * B, 1)
+        running = (of_rows.scores[:, -1] < bound).nonzero().squeeze(-1)
+        if len(running) < n:
+            best.write(rows, of_rows)
+        if not len(running):
+            return history.results(best, t + 1)
+        before, width = width, log_probs.shape[1]
+        if len(running) < n:
+            rows, of_rows, memory = (
+                rows[running],
+                of_rows.take(running),
+                take_sequences(memory, running),
+            )
+            log_probs, parents, chosen = (x[running] for x in (log_probs, parents, chosen))
+        if len(running) < n or width != before:
+            reads = memory
+            if not model.shares_memory:
+                each = torch.arange(len(rows), device=device).repeat_interleave(width)
+                reads = take_sequences(memory, each)
+        state = take_sequences(state, (parents + before * running.unsqueeze(1)).flatten())
+        decoder_input = chosen.view(-1, 1)
     scores = log_probs / _length_penalty(steps, decoding.length_penalty)
-    return _merge(best, Results(symbols, log_probs, scores), scores - FIRST_RANK)
+    places = torch.arange(log_probs.shape[1], device=device).expand_as(log_probs)
+    unended = _Best(scores, log_probs, places, torch.full_like(places, steps))
+    best.write(rows, of_rows.merged(unended, scores - FIRST_RANK))
+    return history.results(best, steps)
 
 
-def _merge(best: Results, more: Results, ranks: Tensor) -> Results:
-    """Return the M best of the results so far and of more results with the given ranks."""
-    M, steps = best.symbols.shape[1:]
-    _, kept = torch.cat([best.scores, ranks], dim=1).topk(M)
-    return Results(
-        torch.cat([best.symbols, more.symbols], dim=1).gather(
-            1, kept.unsqueeze(-1).expand(-1, -1, steps)
-        ),
-        torch.cat([best.log_probs, more.log_probs], dim=1).gather(1, kept),
-        torch.cat([best.scores, more.scores], dim=1).gather(1, kept),
-    )
+def take_sequences(part: Any, rows: Tensor) -> Any:
+    """Return the memory or the state of a decoder for the given sequences; see `DecoderStart`."""
+    if part is None or isinstance(part, int):
+        return part
+    if isinstance(part, Tensor):
+        return part.index_select(0, rows)
+    if hasattr(part, "take"):
+        return part.take(rows)
+    parts = [take_sequences(each, rows) for each in part]
+    return type(part)(*parts) if hasattr(part, "_fields") else tuple(parts)
 
 
-def _select_rows(state: Any, rows: Tensor) -> Any:
-    """Return a decoder state whose sequences are the given rows; see `DecoderStart.state`."""
-    if state is None:
-        return None
-    if isinstance(state, Tensor):
-        return state.index_select(0, rows)
-    parts = [_select_rows(part, rows) for part in state]
-    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
-
-
-@torch.inference_mode()
 def _sample(
     model: Seq2SeqModel, source: Tensor, source_lengths: Tensor | None, steps: int,
-    decoding: Decoding, first: int,
+    decoding: Decoding, numbers: Sequence[int],
 ) -> Results:  # fmt: skip
     """Sample M results of each sequence by inversion of the distribution function. The random
     numbers of a result depend only on the seed, the number of the sequence and that of the result.
@@ -256,32 +391,31 @@ def _sample(
     temperature = decoding.temperature or 1.0
     u = torch.from_numpy(
         np.stack(
-            [rng_for(decoding.seed, "decoding", MAX_SAMPLES * (first + k) + m).random_sample(steps)
-             for k in range(N) for m in range(M)]
+            [rng_for(decoding.seed, "decoding", MAX_SAMPLES * number + m).random_sample(steps)
+             for number in numbers for m in range(M)]
         )
-    ).to(device).view(N * M, steps)  # fmt: skip
-    repeated = [None if x is None else x.repeat_interleave(M, 0) for x in (source, source_lengths)]
-    assert repeated[0] is not None
-    start = model.begin(repeated[0], steps, source_lengths=repeated[1], with_attention=False)
-    decoder_input, state = start.decoder_input, start.state
+    ).to(device)  # fmt: skip
+    start = model.begin(source, steps, source_lengths=source_lengths, with_attention=False)
+    each = torch.arange(N, device=device).repeat_interleave(M)
+    decoder_input, memory, state = (take_sequences(part, each) for part in start[:3])
+    rows = torch.arange(N * M, device=device)
     symbols = torch.full((N * M, steps), PAD, device=device)
     log_probs = torch.zeros(N * M, dtype=torch.float64, device=device)
-    running = torch.ones(N * M, dtype=torch.bool, device=device)
     for t in range(steps):
-        output, _, state = model.decoder_step(
-            decoder_input, start.memory, state, with_attention=False
-        )
+        output, _, state = model.decoder_step(decoder_input, memory, state, with_attention=False)
         logits = output.squeeze(-2)
         cumulative = log_probabilities(logits / temperature).exp().cumsum(dim=-1)
-        place = u[:, t, None] * cumulative[:, -1:]
+        place = u[rows, t, None] * cumulative[:, -1:]
         chosen = torch.searchsorted(cumulative, place, right=True).clamp(max=logits.shape[-1] - 1)
-        gained = log_probabilities(logits).gather(-1, chosen).squeeze(-1)
-        log_probs += gained.where(running, 0)
-        symbols[:, t] = chosen.squeeze(-1).where(running, PAD)
-        running = running & (chosen.squeeze(-1) != END)
-        decoder_input = chosen
-        if not running.any():
+        symbols[rows, t] = chosen.squeeze(-1)
+        log_probs[rows] += log_probabilities(logits).gather(-1, chosen).squeeze(-1)
+        running = (chosen.squeeze(-1) != END).nonzero().squeeze(-1)
+        if not len(running):
             break
+        if len(running) < len(rows):
+            rows, chosen = rows[running], chosen[running]
+            memory, state = take_sequences(memory, running), take_sequences(state, running)
+        decoder_input = chosen
     log_probs = log_probs.view(N, M)
     order = log_probs.argsort(dim=1, descending=True, stable=True)
     ordered = symbols.view(N, M, steps).gather(1, order.unsqueeze(-1).expand(-1, -1, steps))

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from seqattn.config import EmbeddingConfig, Training
 from seqattn.data.tokens import BEGIN, END, UNKNOWN
 from seqattn.models.functions import computes_loss, cross_entropy_of_states
-from seqattn.models.layers import Embedding, Linear, TiedLinear, at_least_float32
+from seqattn.models.layers import Embedding, Linear, TiedLinear, at_least_float32, is_inference
 
 if TYPE_CHECKING:
     from seqattn.data import DataSpec
@@ -138,6 +138,11 @@ class Modality(nn.Module, ABC):
     @abstractmethod
     def embed(self, steps: Tensor) -> Tensor:
         """Return the steps (..., L, F) as the network reads them, (..., L, E)."""
+
+    def as_table(self, steps: int) -> Tensor | None:
+        """Return the vectors (V, E) of all symbols, if so many steps are embedded in inference that
+        a linear map of the table saves products; None otherwise."""
+        return None
 
     @abstractmethod
     def input_layer(self, width: int) -> nn.Module:
@@ -349,6 +354,11 @@ class TokenModality(Modality):
 
     def embed(self, steps: Tensor) -> Tensor:
         return self.embedding(steps.squeeze(-1))
+
+    def as_table(self, steps: int) -> Tensor | None:
+        vectors: Tensor = self.embedding.weight
+        pays = is_inference() and len(vectors) <= steps
+        return vectors if pays and vectors.dim() == 2 else None
 
     def input_layer(self, width: int) -> nn.Module:
         return ScaledEmbedding(self, width)

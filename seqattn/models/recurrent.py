@@ -30,6 +30,7 @@ from dataclasses import replace
 from typing import NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqattn.config import Recurrent
@@ -51,7 +52,7 @@ from seqattn.models.base import (
     Seq2SeqModel,
 )
 from seqattn.models.cells import Bidirectional, Cell, CellFactory, cell_factory, last_valid
-from seqattn.models.layers import Linear, concat_features
+from seqattn.models.layers import Linear, SymbolInputs, concat_features, fast_tanh
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -133,6 +134,24 @@ class RecurrentEncoderOutput(NamedTuple):
     start_token: Tensor
 
 
+class DecoderMemory(NamedTuple):
+    """What all steps of a free-running decoder read.
+
+    Attributes:
+        attention: keys and values of the source; None without attention.
+        table: the projected inputs (V, gates * H) of all target symbols; None to project the input
+            of each step.
+    """
+
+    attention: AttentionMemory | None
+    table: Tensor | None
+
+    def take(self, rows: Tensor) -> DecoderMemory:
+        """Return the memory of the given sequences of a single run."""
+        attention = None if self.attention is None else self.attention.take(rows)
+        return DecoderMemory(attention, self.table)
+
+
 class RecurrentModel(Seq2SeqModel):
     """A recurrent encoder-decoder. The docstring of the module gives the equations."""
 
@@ -166,6 +185,7 @@ class RecurrentModel(Seq2SeqModel):
         self.readout_width = 2 * H if reads_context else H
         self.output = target.output_layer(self.readout_width)
         self.skip = build_skip(config.skip, lengths, features, self.output)
+        self.shares_memory = self.attention is None or self.attention.location is None
 
     def attention_shape(self) -> tuple[int, int]:
         return super().attention_shape() if self.attention is None else (1, self.attention.heads)
@@ -182,9 +202,13 @@ class RecurrentModel(Seq2SeqModel):
             keep = steps < source_lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)  # NaN in padding must not spread
         modality, (N, S, _) = self.source_modality, source.shape[-3:]
-        embedded = modality.embed(modality.drop_words(source, rng))
-        factors = modality.embedding_dropout(rng, N, S, self.output.weight)
-        embedded = _drop(embedded, factors, slice(None))
+        embedded: Tensor | SymbolInputs
+        if (vectors := modality.as_table(N * S)) is not None:
+            embedded = SymbolInputs(source, vectors)
+        else:
+            embedded = modality.embed(modality.drop_words(source, rng))
+            factors = modality.embedding_dropout(rng, N, S, self.output.weight)
+            embedded = _drop(embedded, factors, slice(None))
         states, cells = self.encode_states(embedded, source_lengths, rng)
         memory = None if self.attention is None else self.attention.precompute_memory(states, keep)
         last = source.select(-2, -1)
@@ -194,7 +218,7 @@ class RecurrentModel(Seq2SeqModel):
         return RecurrentEncoderOutput(memory, DecoderState(cells), start_token)
 
     def encode_states(
-        self, source: Tensor, source_lengths: Tensor | None, rng: RNG | None = None
+        self, source: Tensor | SymbolInputs, source_lengths: Tensor | None, rng: RNG | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return all outputs (..., N, S, H) of the last encoder layer, and the last state of each
         layer.
@@ -202,8 +226,8 @@ class RecurrentModel(Seq2SeqModel):
         Args:
             source: the embedded sources (..., N, S, E), with finite values in the padding.
         """
-        *_, N, S, _ = source.shape
         states, last = self.encoder.forward(source, source_lengths)
+        *_, N, S, _ = states.shape
         cells = [last]
         for layer in cast("list[Cell | Bidirectional]", self.encoder_above) if self.is_deep else ():
             if rng is not None and self.dropout > 0:
@@ -279,17 +303,23 @@ class RecurrentModel(Seq2SeqModel):
         memory, state, start_token = self.encode(source, source_lengths)
         if override is not None:
             memory = replace(cast("AttentionMemory", memory), intervention=override.start())
-        return DecoderStart(start_token, memory, state)
+        vectors = self.target_modality.as_table(source.shape[-3])
+        table = None if vectors is None else self.decoder.project(vectors)
+        return DecoderStart(start_token, DecoderMemory(memory, table), state)
 
     def decoder_step(
         self,
         decoder_input: Tensor,
-        memory: AttentionMemory | None,
+        memory: DecoderMemory,
         state: DecoderState,
         *,
         with_attention: bool,
     ) -> DecoderStep:
-        output, attention, state = self.step(decoder_input, state, memory)
+        if memory.table is None:
+            projected = self.decoder.project(self.target_modality.embed(decoder_input))
+        else:
+            projected = F.embedding(decoder_input.squeeze(-1), memory.table)
+        output, attention, state = self._decode([projected], state, memory.attention, NO_NOISE)
         maps = self._maps([attention]) if with_attention and attention is not None else ()
         return DecoderStep(output, maps, state)
 
@@ -338,7 +368,7 @@ class RecurrentModel(Seq2SeqModel):
         attended = self._attend(hidden, memory, state, noise.attention)
         readout = concat_features([attended.context, hidden])
         if self.combine is not None:
-            readout = self.combine(readout).tanh()
+            readout = fast_tanh(self.combine(readout))
         new_state = DecoderState(cells, None, attended.prev_weights)
         return noise.drop_readout(readout), attended, new_state
 

@@ -32,9 +32,11 @@ MIN_STEPS = 100
 eight steps or less, so in a shorter training it could take longer than it saves."""
 TRIAL_STEPS = 3
 """Number of timed steps for each number of threads."""
+MAX_TRIAL_SECONDS = 2.0
+"""After so many seconds, one timed step is enough."""
 MAX_TIME_RATIO = 0.8
 """Largest ratio of the new step time to the old one at which the number of threads is doubled."""
-SLOW_RATIO, SLOW_SECONDS = 2.0, 0.05
+SLOW_RATIO, SLOW_SECONDS = 1.25, 0.05
 """A trial of a number of threads ends at the first step that takes more than `SLOW_RATIO` times the
 step time with fewer threads, plus `SLOW_SECONDS` in which threads may start."""
 
@@ -78,6 +80,8 @@ def find_fastest_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
             taken.append(time.perf_counter() - began)
             if taken[-1] > limit:
                 return taken[-1]
+            if len(taken) > 1 and sum(taken) > MAX_TRIAL_SECONDS:
+                break
         return min(taken[1:])
 
     best, least = 1, seconds(1, math.inf)

@@ -44,7 +44,7 @@ from seqattn.training.acceleration import StepCompiler
 from seqattn.training.learner import StepRNG, build_group
 from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss
 from seqattn.training.state import StackedParams
-from seqattn.training.threads import find_fastest_threads
+from seqattn.training.threads import find_fastest_threads, restore_thread_count
 from tests import training_session
 from tests.conftest import F, H, K, N, S, T
 from tests.training_session import trained
@@ -689,6 +689,32 @@ def test_small_work_gets_one_thread_and_a_reason(monkeypatch: pytest.MonkeyPatch
     assert find_fastest_threads([run])[0] == 2
     assert all(torch.equal(weights[k], v) for k, v in run.model.state_dict().items())
     torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps"),
+    [({1: 0.1, 2: 0.07, 4: 0.15}, [4, 4, 1]), ({1: 9.0, 2: 12.0}, [2, 1]), ({1: 9.0, 2: 8.0}, [2, 2])],
+)  # fmt: skip
+def test_the_measurement_ends_at_the_first_step_that_is_clearly_slower(
+    seconds: dict[int, float], steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step with more threads can take minutes beside a busy process, and long steps need fewer
+    repeats."""
+    taken, clock = list[int](), [0.0]
+
+    def step(*_: object) -> None:
+        taken.append(torch.get_num_threads())
+        clock[0] += seconds[taken[-1]]
+
+    monkeypatch.setattr(threads_module, "core_count", lambda: 2 * len(seconds) - 2)
+    monkeypatch.setattr(threads_module, "MIN_MULTIPLICATIONS", 0)
+    monkeypatch.setattr(threads_module, "MIN_STEPS", 0)
+    monkeypatch.setattr(threads_module, "train_step", step)
+    monkeypatch.setattr(threads_module.time, "perf_counter", lambda: clock[0])
+    run = run_of(config_of({}, {}, False, 1), torch.float32)
+    with restore_thread_count():
+        find_fastest_threads([run])
+    assert [taken.count(threads) for threads in seconds] == steps
 
 
 def test_each_run_takes_from_its_own_sequences() -> None:

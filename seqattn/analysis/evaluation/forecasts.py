@@ -193,27 +193,34 @@ def forecast_chunks(
         model.skip.check_steps(steps)
         model.skip.check_sources(part.source_lengths, part.ids)
     of_chunk = None if override is None else fit_override(override, model, part, steps)
+    # Without attention, `decode` finds the same symbols in less time.
+    is_plain_forecast = decoding.is_greedy and (
+        with_attention or override is not None or not model.features.target_symbols
+    )
     batch = batch_of(part, *_device_and_type(model), keep_tensors=False)
     for places in chunk_slices(len(batch), sequences_per_chunk(batch.source_steps + steps)):
         chunk = batch.take(places)
         with torch.inference_mode():
-            if decoding.is_greedy:
+            attention: tuple[AttentionMap, ...] = ()
+            if is_plain_forecast:
                 forecast = model.forecast(
                     chunk.source, steps, source_lengths=chunk.source_lengths,
                     override=None if of_chunk is None else of_chunk(places, chunk.source.shape[-2]),
                     with_attention=with_attention,
                 )  # fmt: skip
-                steps_read = model.target_modality.read(forecast.values)
+                steps_read, attention = (
+                    model.target_modality.read(forecast.values), forecast.attention
+                )  # fmt: skip
             else:
                 found = decode(
                     model, chunk.source, chunk.source_lengths, steps, decoding, places.start
                 )
                 steps_read = found.symbols[:, 0].unsqueeze(-1)
-                forecast = force(
-                    model, chunk.source, chunk.source_lengths, steps_read,
-                    with_attention=with_attention,
-                )  # fmt: skip
-            meaning, layers = _stack_layers(forecast.attention)
+                if with_attention:
+                    attention = force(
+                        model, chunk.source, chunk.source_lengths, steps_read
+                    ).attention
+            meaning, layers = _stack_layers(attention)
             if override is not None:
                 meaning = meaning_with(override, meaning)
             missing = steps - steps_read.shape[-2]  # all sequences ended before the last step

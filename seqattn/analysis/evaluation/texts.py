@@ -21,7 +21,8 @@ from seqattn.models.decoding import GREEDY, Decoding, Results, decode, force, lo
 from seqattn.training import LoadedModel
 from seqattn.training.batches import to_tensors
 
-LINES_AT_ONCE = 256
+LINES_AT_ONCE = 2048
+"""Number of lines that are read together, so that lines of similar lengths share a batch."""
 LONGEST_OUTPUT = 2
 """How many times longer than all training targets an output may be."""
 
@@ -197,14 +198,15 @@ def _outputs(
         read = found.symbols.reshape(N * M, T, 1)
         maps = force(model, repeated[0], repeated[1], read).attention
     weights = _mean_weights(maps)
+    scores, symbols = found.scores.flatten().tolist(), found.symbols.flatten(0, 1).cpu().numpy()
+    lengths = (symbols != PAD).sum(axis=-1).tolist()
     results = list[TextOutput]()
-    for n, m in np.ndindex(N, M):
-        score, numbers = float(found.scores[n, m]), found.symbols[n, m].cpu().numpy()
+    for k, (score, numbers, length) in enumerate(zip(scores, symbols, lengths, strict=True)):
         if math.isinf(score):
             continue
-        length = int((numbers != PAD).sum())
-        shown = [target.symbols[k] for k in numbers[:length]]
-        own = None if weights is None else weights[n * M + m, :length, : len(sources[n])]
+        n = k // M
+        shown = [target.symbols[number] for number in numbers[:length].tolist()]
+        own = None if weights is None else weights[k, :length, : len(sources[n])]
         text = target.text(numbers)
         results.append(TextOutput(first + n, text, score, sources[n], shown, own))
     return results

@@ -46,6 +46,12 @@ class AttentionMemory:
     keep: Tensor | None
     intervention: WeightIntervention | None = None
 
+    def take(self, rows: Tensor) -> AttentionMemory:
+        """Return the memory of the given sequences, for a memory (N, ...) of a single run."""
+        keys, values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
+        keep = None if self.keep is None else self.keep.index_select(0, rows)
+        return AttentionMemory(keys, values, keep, self.intervention)
+
 
 class AttentionOutput(NamedTuple):
     """The context and the weights of T queries.
@@ -150,7 +156,13 @@ class Attention(nn.Module):
         u: Tensor | None = None,
     ) -> AttentionOutput:
         """Compute the context and the weights of queries (..., N, T, H). `attention_weights`
-        describes the arguments."""
+        describes the arguments.
+
+        There may be B times as many queries (N * B, 1, H) as sequences. Then B queries in a row
+        read the memory of the same sequence.
+        """
+        if queries.shape[-3] > memory.values.shape[-3 if self.heads == 1 else -4]:
+            return self._attend_together(queries, memory)
         if self.is_plain and memory.intervention is None:  # the same result with fewer calls
             weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
             return AttentionOutput(weighted_sum(weights, memory.values), weights)
@@ -160,6 +172,17 @@ class Attention(nn.Module):
             prev_weights = None if prev_weights is None else weights.select(-2, -1)
         context = join_heads(weighted_sum(weights, memory.values), self.heads)
         return AttentionOutput(context, weights, prev_weights, log_prob)
+
+    def _attend_together(self, queries: Tensor, memory: AttentionMemory) -> AttentionOutput:
+        """Compute the contexts of B queries for each sequence, (N * B, 1, H), without a copy of the
+        memory for each query."""
+        N = len(memory.values)
+        together = queries.view(N, -1, queries.shape[-1])
+        context, weights, *_ = self.attend(together, memory)
+        if self.heads > 1:
+            weights = weights.transpose(1, 2)
+        weights = weights.reshape(-1, *weights.shape[2:]).unsqueeze(-2)
+        return AttentionOutput(context.reshape(-1, 1, context.shape[-1]), weights)
 
     def _intervene(
         self, intervention: WeightIntervention, weights: Tensor, keep: Tensor | None

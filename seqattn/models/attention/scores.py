@@ -34,7 +34,7 @@ from seqattn.config import (
 from seqattn.errors import ConfigError, counted
 from seqattn.models.attention.arithmetic import Array, AttentionStep, Record, as_printed
 from seqattn.models.functions import additive_scores, computes_scores
-from seqattn.models.layers import LearnedVector, Linear, matmul
+from seqattn.models.layers import LearnedVector, Linear, fast_tanh, matmul
 
 SCORES: dict[type[ScoreConfig], type[Score]] = {}
 """A mapping from config section to class."""
@@ -266,7 +266,7 @@ class AdditiveScore(Score, config=AdditiveAttention):
         projected = split_heads(self.query(queries), self.heads)
         if self.heads == 1 and computes_scores(projected, keys):
             return additive_scores(projected, keys, self.combine.weight.squeeze(-2))
-        hidden = (projected.unsqueeze(-2) + keys.unsqueeze(-3)).tanh()  # (..., N, [A,] T, S, K)
+        hidden = fast_tanh(projected.unsqueeze(-2) + keys.unsqueeze(-3))  # (..., N, [A,] T, S, K)
         if self.heads == 1:
             return self.combine(hidden).squeeze(-1)
         v: Tensor = self.combine.weight.unflatten(-1, (self.heads, -1))  # ([R,] 1, A, K / A)
