@@ -369,8 +369,17 @@
     }
     return whole.buffer;
   }
+  function joinBytes(planes, size) {
+    const joined = new Uint8Array(planes.length);
+    const count = planes.length / size;
+    for (let byte = 0; byte < size; byte += 1) {
+      for (let k = 0; k < count; k += 1) joined[k * size + byte] = planes[byte * count + k];
+    }
+    return joined.buffer;
+  }
   async function unpack(packed) {
-    const raw = await decompress(decodeBase64(packed.data), "deflate");
+    const bytes = await decompress(decodeBase64(packed.data), "deflate");
+    const raw = packed.bits >= 32 ? joinBytes(new Uint8Array(bytes), packed.bits / 8) : bytes;
     const kinds2 = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array, 64: Float64Array };
     const values = new kinds2[packed.bits](raw);
     const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));
