@@ -250,8 +250,8 @@ def _shorten(
     if stages == some_steps.stages:
         return some_steps, about_steps
     about_numbers = (
-        f"Of longer vectors, the tables have the first {counted(numbers or FIRST_NUMBERS, 'number')}, and ..."
-        f" for the others. --numbers {longest} prints all, and so does --format json."
+        "Of longer vectors, the tables have the first"
+        f" {counted(numbers or FIRST_NUMBERS, 'number')}, and ... for the others. --numbers {longest} prints all, and so does --format json."
     )
     return replace(some_steps, stages=stages), f"{about_steps} {about_numbers}".lstrip()
 
