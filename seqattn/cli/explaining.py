@@ -251,7 +251,8 @@ def _shorten(
         return some_steps, about_steps
     about_numbers = (
         "Of longer vectors, the tables have the first"
-        f" {counted(numbers or FIRST_NUMBERS, 'number')}, and ... for the others. --numbers {longest} prints all, and so does --format json."
+        f" {counted(numbers or FIRST_NUMBERS, 'number')}, and ... for the others."
+        f" --numbers {longest} prints all, and so does --format json."
     )
     return replace(some_steps, stages=stages), f"{about_steps} {about_numbers}".lstrip()
 
