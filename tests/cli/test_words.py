@@ -312,8 +312,8 @@ def test_the_doctor_compares_errors_of_symbols(run: RunFolder, seqattn: Command)
     assert findings["alignment off by one"]["state"] != "unknown"
 
 
-def test_the_output_for_a_test_sequence_with_replaced_weights(
-    run: RunFolder, seqattn: Command
+def test_the_output_for_a_sequence_with_replaced_weights(
+    run: RunFolder, seqattn: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """An output may be longer than the true target."""
     opened = seqattn_package.load(run.path)
@@ -323,11 +323,37 @@ def test_the_output_for_a_test_sequence_with_replaced_weights(
         done = seqattn("predict", run.path, "--example", "3", *words)
         assert done.code == 0, done.err
         assert done.out.strip() == opened.predict(sentence, attention_override=mode)
-    done = seqattn("predict", run.path, "--attention-override", "uniform")
+    uniform = ("predict", run.path, "--attention-override", "uniform")
+    lines = [sentence, opened.trained.spec.source.text(test.source[4, : test.source_lengths[4]])]
+    expected = [opened.predict(line, attention_override="uniform") for line in lines]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
+    done = seqattn(*uniform, "--input", tmp_path / "lines.txt")
+    assert done.out.splitlines() == expected, done.err
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    assert seqattn(*uniform, "--output", tmp_path / "out.txt").code == 0
+    assert (tmp_path / "out.txt").read_text().splitlines() == expected
+    done = seqattn(*uniform, "--input", tmp_path / "lines.txt", "--beam", "2")
     assert done.code == 2
-    assert "--example K applies --attention-override to a test sequence" in " ".join(
-        done.err.split()
-    )
+    assert "--beam: has no effect with --attention-override" in " ".join(done.err.split())
+
+
+def test_forced_rows_apply_to_lines_by_their_numbers(
+    run: RunFolder, seqattn: Command, tmp_path: Path
+) -> None:
+    lines = ["the ship saw a tree", "the tree saw a ship"]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    rows = [{"id": "2", "step": t, "weights": [0, 0, 0, 0, 1]} for t in (1, 2, 3)]
+    (tmp_path / "w.json").write_text(json.dumps({"rows": rows}))
+    words = ("predict", run.path, "--input", tmp_path / "lines.txt")
+    own = seqattn(*words).out.splitlines()
+    done = seqattn(*words, "--attention-override", f"forced:{tmp_path / 'w.json'}")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[0] == own[0]
+    rows[0]["id"] = "3"
+    (tmp_path / "w.json").write_text(json.dumps({"rows": rows}))
+    done = seqattn(*words, "--attention-override", f"forced:{tmp_path / 'w.json'}")
+    assert done.code == 2
+    assert "no sequence has the id '3'" in " ".join(done.err.split())
 
 
 def test_a_step_of_an_output_is_explained(run: RunFolder, seqattn: Command) -> None:
