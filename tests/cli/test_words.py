@@ -17,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import seqattn as seqattn_package
+from seqattn.analysis.evaluation.texts import translate
 from seqattn.config import resolve
 from seqattn.config.shipped_configs import find_config
 from seqattn.data import Sequences, load_data
@@ -105,6 +106,7 @@ def test_unknown_symbols_and_empty_lines_are_named(
     done = seqattn("predict", run.path, "--input", file)
     assert done.code == 0
     assert "1 symbol unknown to the model: 'zebra'" in done.err
+    assert "more than a third" not in done.err
     file.write_text("the man saw a dog\n\n")
     done = seqattn("predict", run.path, "--input", file)
     assert done.code == 3
@@ -139,6 +141,23 @@ def test_a_report_has_the_vocabularies(run: RunFolder, seqattn: Command) -> None
     page = Path("words.html").read_text()
     for space in seqattn_package.load(run.path).trained.spec.tokens:
         assert [word for word in space.symbols[len(SPECIAL) :] if f'"{word}"' not in page] == []
+
+
+def test_sources_unlike_those_of_the_training_are_noted_once(run: RunFolder) -> None:
+    trained = seqattn_package.load(run.path).trained
+    longest = trained.spec.source_length
+    lines = [
+        "the zebra q",
+        "the q",
+        "the man saw the q",
+        "the q zebra",
+        *["the " * (longest + 3)] * 2,
+    ]
+    notes = list[str]()
+    assert len(list(translate(trained, lines, None, notes.append, at_once=1))) == len(lines)
+    long, _, strange = notes
+    assert long.startswith("Longer than all training sequences: 2 of 6 sources")
+    assert "3 lines with more than a third of unknown symbols" in strange
 
 
 def test_lines_are_drawn(run: RunFolder, seqattn: Command) -> None:
