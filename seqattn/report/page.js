@@ -2158,7 +2158,7 @@
   }
 
   // src/live/explorer_base.ts
-  var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
+  var COLOURS = ["#009e73", "#811aff", "#8d503b"];
   var ONE_CHANGE = 600;
   var MAX_UNDO = 200;
   var Explorer2 = class {
