@@ -68,7 +68,7 @@ def texts_figure(
                  ("true", shown_target, "#222222")]  # fmt: skip
         for i, (name, text, color) in enumerate(lines):
             y = top - i * 0.2 * height
-            figure.text(0.02, y, name, fontsize=8, va="top", color="#555555")
+            figure.text(0.02, y, name, fontsize=9, va="top", color="#555555")
             figure.text(0.2, y, text, fontsize=9, va="top", color=color, family="monospace",
                         parse_math=False)  # fmt: skip
     return figure
