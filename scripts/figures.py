@@ -17,6 +17,7 @@ import argparse
 import ast
 import csv
 import fnmatch
+import functools
 import hashlib
 import json
 import os
@@ -188,8 +189,8 @@ def with_figures(page: str, group: dict[str, Any], record: dict[str, Any], name:
 def code_digest(globs: list[str], commands: list[str]) -> str:
     """Return the SHA-256 digest of the files on which the figures of a group depend.
 
-    These files are the code, and the configs and scripts that the commands name. Comments and
-    docstrings do not change the digest.
+    These files are the code, and the configs and scripts that the commands name. What cannot change
+    a figure does not change the digest; see `of_results`.
 
     Args:
         globs: path patterns that select the code.
@@ -203,20 +204,40 @@ def code_digest(globs: list[str], commands: list[str]) -> str:
     for path in sorted(chosen | set(named)):
         content = (ROOT / path).read_bytes()
         if path.endswith(".py"):
-            content = ast.dump(without_docstrings(ast.parse(content))).encode()
+            content = of_results(content.decode()).encode()
         elif path.endswith(".yaml"):  # without comments, because they may contain figures
             content = json.dumps(yaml.safe_load(content)).encode()
         digest.update(path.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
 
 
-def without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        match body:
-            case [ast.Expr(value=ast.Constant(value=str())), *_]:
-                body[0] = ast.Pass()
-    return tree
+@functools.cache
+def of_results(code: str) -> str:
+    """Return a text that differs between two modules only if their results may differ.
+
+    Comments, docstrings, annotations of types, and what a `raise` statement raises have no effect:
+    a command that raises an error gives no figure. `ast.dump` is not used, because its text depends
+    on the version of Python.
+    """
+
+    def describe(node: Any) -> Any:
+        if isinstance(node, list):
+            return [describe(each) for each in node if not is_text(each)]
+        if not isinstance(node, ast.AST):
+            return repr(node)
+        if isinstance(node, ast.Raise):
+            return "Raise"
+        fields = [(name, value) for name, value in ast.iter_fields(node)
+                  if name not in ("annotation", "returns", "type_comment", "type_params", "kind")
+                  and value not in (None, [])]  # fmt: skip
+        return [type(node).__name__, *((name, describe(value)) for name, value in fields)]
+
+    return json.dumps(describe(ast.parse(code)))
+
+
+def is_text(node: Any) -> bool:
+    """Return whether a node is a statement that is only a text, such as a docstring."""
+    return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
 
 
 # --- making and checking --------------------------------------------------------------------------

@@ -109,10 +109,9 @@ class AlignmentSums:
     def add(self, weights: NDArray[np.floating], links: Links) -> None:
         """Add the weights (N, L, A, T, S) of N sequences, with 0 in the padding."""
         N, L, A, T, S = weights.shape
-        linked = np.zeros((N, T, S), dtype=bool)
+        linked = links.linked(T, S)
         sure = np.zeros_like(linked)
         row = np.repeat(np.arange(N), np.diff(links.starts))
-        linked[row, links.target, links.source] = True
         sure[row, links.target, links.source] = links.sure
         has_link = np.asarray(linked.any(axis=-1))
         self.names = links.kind_names

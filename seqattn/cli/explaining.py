@@ -4,6 +4,7 @@ Markdown or JSON."""
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 8
 """A table with more columns than this is transposed if it has fewer rows than columns."""
+LEFT_OUT = "..."
 CONSOLE_WIDTH = 10_000
 MAX_FEATURES_SHOWN = 8
-MAX_SOURCES, SHORT_LIST = 20, 8
+MAX_SOURCES, SHORT_LIST = 20, 5
 """The tables of a source of more than `MAX_SOURCES` steps have the `SHORT_LIST` steps with the
-largest weights, as on the page of a run."""
+largest weights."""
+MAX_NUMBERS, FIRST_NUMBERS = 32, 6
+"""The tables of a vector with more than `MAX_NUMBERS` numbers have the `FIRST_NUMBERS` first ones.
+For a long source, this holds for every vector with more than `MAX_COLUMNS` numbers."""
 ExplanationFormat = Literal["table", "markdown", "json"]
 
 
@@ -106,6 +111,10 @@ class StepOptions:
         "--top", metavar="N", min=1, help="Print only the N source steps with the largest weights.",
         show_default=f"all, or {SHORT_LIST} of more than {MAX_SOURCES}",
     )] = None  # fmt: skip
+    numbers: Annotated[int | None, typer.Option(
+        "--numbers", metavar="N", min=1, help="Print only the first N numbers of each vector.",
+        show_default=f"all, or {FIRST_NUMBERS} of more than {MAX_NUMBERS}",
+    )] = None  # fmt: skip
 
 
 @grouped_options
@@ -131,8 +140,9 @@ def explain_command(
 
         run_pictures.picture_ending(figure)
     check_outputs({"--figure": figure}, protected_files(run))
-    if options.top is not None and form == "json":
-        raise UsageError("--top shortens the tables; --format json has every source step.")
+    for option, value in (("--top", options.top), ("--numbers", options.numbers)):
+        if value is not None and form == "json":
+            raise UsageError(f"{option} shortens the tables; --format json has every number.")
 
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.analysis.explanation import explain
@@ -167,7 +177,7 @@ def explain_command(
     if figure is not None:
         _draw_vectors(explanation, figure)
     end_on_closed_pipe()
-    print_explanation(explanation, form, units, options.top)
+    print_explanation(explanation, form, units, options.top, options.numbers)
 
 
 def _draw_vectors(explanation: Explanation, path: Path) -> None:
@@ -186,8 +196,9 @@ def _draw_vectors(explanation: Explanation, path: Path) -> None:
 
 
 def print_explanation(
-    explanation: Explanation, form: str, units: DataUnits | None = None, top: int | None = None
-) -> None:
+    explanation: Explanation, form: str, units: DataUnits | None = None, top: int | None = None,
+    numbers: int | None = None,
+) -> None:  # fmt: skip
     """Print an explanation.
 
     Args:
@@ -196,6 +207,7 @@ def print_explanation(
         units: the output in the units of the data, and the scaling; None if the data are not
             scaled.
         top: the number of source steps in the tables; None for the default.
+        numbers: how many numbers of a vector are in the tables; None for the default.
     """
     if form == "json":
         content: dict[str, Any] = {
@@ -217,12 +229,52 @@ def print_explanation(
             }
         write_data(json.dumps(content, indent=2) + "\n")
     elif form == "markdown":
-        write_data("\n".join(_markdown_lines(*_shorten(explanation, top), units)) + "\n")
+        write_data("\n".join(_markdown_lines(*_shorten(explanation, top, numbers), units)) + "\n")
     else:
-        _print_tables(*_shorten(explanation, top), units)
+        _print_tables(*_shorten(explanation, top, numbers), units)
 
 
-def _shorten(explanation: Explanation, top: int | None) -> tuple[Explanation, str]:
+def _shorten(
+    explanation: Explanation, top: int | None, numbers: int | None
+) -> tuple[Explanation, str]:
+    """Return an explanation with shorter tables, and sentences about what they leave out; "" if
+    they leave out nothing."""
+    longest = max((_count_numbers(stage) for stage in explanation.stages), default=0)
+    some_steps, about_steps = _select_steps(explanation, top)
+    limit = MAX_COLUMNS if about_steps else MAX_NUMBERS
+    stages = [
+        _select_numbers(stage, limit, FIRST_NUMBERS) if numbers is None
+        else _select_numbers(stage, numbers, numbers)
+        for stage in some_steps.stages
+    ]  # fmt: skip
+    if stages == some_steps.stages:
+        return some_steps, about_steps
+    about_numbers = (
+        "Of longer vectors, the tables have the first"
+        f" {counted(numbers or FIRST_NUMBERS, 'number')}, and ... for the others."
+        f" --numbers {longest} prints all, and so does --format json."
+    )
+    return replace(some_steps, stages=stages), f"{about_steps} {about_numbers}".lstrip()
+
+
+def _count_numbers(stage: Stage) -> int:
+    """Return the length of the vectors of a stage, whose columns are numbered from 1; 0 if the
+    columns have names."""
+    return sum(name.isdigit() for name in stage.columns)
+
+
+def _select_numbers(stage: Stage, limit: int, first: int) -> Stage:
+    """Return a stage with the `first` numbers of its vectors, if they have more than `limit`. A
+    column with NaN takes the place of the others."""
+    count = _count_numbers(stage)
+    if count <= limit:
+        return stage
+    columns = [*stage.columns[:first], LEFT_OUT, *stage.columns[count:]]
+    rows = [(name, [*row[:first], math.nan, *row[count:]]) for name, row in stage.rows]
+    return replace(stage, columns=columns, rows=rows)
+
+
+def _select_steps(explanation: Explanation, top: int | None) -> tuple[Explanation, str]:
     """Return an explanation with only the source steps of largest absolute weight in its stages,
     and a sentence about the others; "" if there are none."""
     rows, weights = explanation.weight_rows, explanation.vectors.get("weights", ())
@@ -251,14 +303,18 @@ def _cells(stage: Stage) -> tuple[list[str], list[list[str]]]:
     from seqattn.analysis.explanation import format_printed
 
     headings = ["", *stage.columns]
-    rows = [[name, *map(format_printed, numbers)] for name, numbers in stage.rows]
+    rows = [
+        [name, *(LEFT_OUT if column == LEFT_OUT else format_printed(number)
+                 for column, number in zip(stage.columns, numbers, strict=True))]
+        for name, numbers in stage.rows
+    ]  # fmt: skip
     if len(stage.columns) > MAX_COLUMNS and len(stage.rows) < len(stage.columns):
         transposed = [list(line) for line in zip(headings, *rows, strict=True)]
         return transposed[0], transposed[1:]
     return headings, rows
 
 
-def _conclusion(explanation: Explanation, units: DataUnits | None) -> str:
+def _conclusion(explanation: Explanation, left_out: str, units: DataUnits | None) -> str:
     from seqattn.analysis.explanation import format_printed
 
     numbers = [format_printed(x) for x in explanation.model_prediction]
@@ -273,11 +329,11 @@ def _conclusion(explanation: Explanation, units: DataUnits | None) -> str:
         output += f", which is {unscaled} in the units of the data; {units.sentence}"
     if not explanation.prediction:
         return f"The final output of the model is {output}."
-    names = explanation.computed_by_model
+    names, which = explanation.computed_by_model, ", printed or left out" if left_out else ""
     return (
         f"The output of the model, without rounding, is {output}. Every number above follows from"
-        " printed numbers before it, except those that the model computed from parameters that are"
-        f" not printed: {'; '.join(names)}."
+        f" {'' if left_out else 'printed '}numbers before it{which}, except those that the model"
+        f" computed from parameters that are not printed: {'; '.join(names)}."
     )
 
 
@@ -318,7 +374,7 @@ def _print_tables(explanation: Explanation, left_out: str, units: DataUnits | No
                 table.add_row(*row)
             console.print(table)
     console.print()
-    show(textwrap.fill(_conclusion(explanation, units), 80))
+    show(textwrap.fill(_conclusion(explanation, left_out, units), 80))
 
 
 def _markdown_lines(explanation: Explanation, left_out: str, units: DataUnits | None) -> list[str]:
@@ -334,4 +390,4 @@ def _markdown_lines(explanation: Explanation, left_out: str, units: DataUnits | 
         lines.append("| " + " | ".join(map(escape, headings)) + " |")
         lines.append("| --- |" + " ---: |" * (len(headings) - 1))
         lines += ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
-    return [*lines, "", _conclusion(explanation, units)]
+    return [*lines, "", _conclusion(explanation, left_out, units)]

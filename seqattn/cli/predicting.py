@@ -50,17 +50,16 @@ class ForecastFiles:
         "--attention", metavar="FILE.npz", help="Also write the attention weights."
     )] = None  # fmt: skip
 
-    def check_lines(self, attention_override: str | None) -> None:
+    def check_lines(self) -> None:
         """Check the options of a command that writes lines of text.
 
         Raises:
             UsageError: if an option does not apply to lines of text.
         """
-        if self.form or self.attention or attention_override:
+        if self.form or self.attention:
             raise UsageError(
-                "--format, --attention and --attention-override do not apply to lines of text."
-                " plot-attention and --interactive show the weights of a line, and --example K"
-                " applies --attention-override to a test sequence."
+                "--format and --attention do not apply to lines of text."
+                " plot-attention and --interactive show the weights of a line."
             )
         if self.path is not None and self.path.suffix.lower() != ".txt":
             raise UsageError(f"--output {self.path}: lines of text are written to a file .txt.")
@@ -175,8 +174,7 @@ class LineOptions(DecodingOptions):
         Raises:
             UsageError: if an option is given.
         """
-        given = [f"--{one.name.replace('_', '-')}" for one in fields(self)
-                 if getattr(self, one.name) != one.default]  # fmt: skip
+        given = self.given
         if files.path is not None and files.path.suffix.lower() == ".txt" and not files.form:
             raise UsageError("--output FILE.txt: lines of text are outputs of models of symbols.")
         if given and is_of_symbols:
@@ -184,6 +182,24 @@ class LineOptions(DecodingOptions):
         if given:
             raise UsageError(
                 f"{given[0]}: applies to models of symbols; {run} was trained on vectors."
+            )
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the options that are not at their defaults."""
+        return [f"--{one.name.replace('_', '-')}" for one in fields(self)
+                if getattr(self, one.name) != one.default]  # fmt: skip
+
+    def check_override(self) -> None:
+        """Check that no option is given beside `--attention-override`.
+
+        Raises:
+            UsageError: if one is, because the outputs are the greedy ones.
+        """
+        if self.given:
+            raise UsageError(
+                f"{self.given[0]}: has no effect with --attention-override, which writes the"
+                " output that takes the most probable symbol at each place."
             )
 
     def check_forced(self, steps: int | None) -> None:
@@ -263,7 +279,7 @@ def predict(
     if files.attention is not None or override is not None:
         require_attention(run, trained.config.model)
     if trained.spec.target.symbols and options.example is None:
-        _predict_lines(run, trained, input_file, files, options, texts)
+        _predict_lines(run, trained, input_file, override, files, options, texts)
         return
     texts.check_none_given(run, files, is_of_symbols=bool(trained.spec.target.symbols))
     steps = options.steps or trained.spec.target_length
@@ -285,23 +301,41 @@ def predict(
 
 
 def _predict_lines(
-    run: Path, trained: LoadedModel, input_file: Path | None, files: ForecastFiles,
-    options: ForecastOptions, texts: LineOptions,
+    run: Path, trained: LoadedModel, input_file: Path | None, override: ForecastOverride | None,
+    files: ForecastFiles, options: ForecastOptions, texts: LineOptions,
 ) -> None:  # fmt: skip
-    """Write the outputs for each line of a file or of standard input.
+    """Write the outputs for each line of a file or of standard input. With an override, they are
+    the outputs with replaced attention weights.
 
     Raises:
         UsageError: if an option applies to sequences of vectors only.
     """
-    from seqattn.analysis.evaluation.texts import LINES_AT_ONCE, translate
+    from seqattn.analysis.evaluation import free_run
+    from seqattn.analysis.evaluation.texts import (
+        LINES_AT_ONCE,
+        longest_output,
+        read_sources,
+        translate,
+    )  # fmt: skip
     from seqattn.cli import inputs
     from seqattn.runs.storage import write_output
 
-    files.check_lines(options.attention_override)
+    files.check_lines()
     texts.check_forced(options.steps)
     if texts.alignment:
         require_attention(run, trained.config.model)
     lines, name, is_typed = inputs.lines_of(input_file)
+    if override is not None:
+        texts.check_override()
+        part, most = read_sources(trained, lines, name, note), longest_output(trained)
+        forecast = free_run(trained.model, part, options.steps or most, override,
+                            with_attention=False)  # fmt: skip
+        texts_of_lines = "".join(f"{trained.spec.target.text(one)}\n" for one in forecast.values)
+        if files.path is None:
+            write_data(texts_of_lines)
+        else:
+            write_output(files.path, texts_of_lines.encode())
+        return
     if is_typed or texts.interactive:
         note("Type a line and press Enter; end with Ctrl+D.")
     outputs = translate(

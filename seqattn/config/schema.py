@@ -152,8 +152,8 @@ class Config(Section):
     """The config of one run."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=100)] = "squares"
-    """Name of the run folder. The name consists of letters, digits, '.', '_' and '-', and does not
-    start with '.' or '-'."""
+    """Name of the run folder; by default, the kind of the data set. The name consists of letters,
+    digits, '.', '_' and '-', and does not start with '.' or '-'."""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 23
     """Seed of initial weights, batch order, teacher forcing, dropout and hard attention. The data
     have their own seeds."""
@@ -168,6 +168,15 @@ class Config(Section):
     plugins: Plugins = Field(default_factory=list)
     """Python files and modules with your own mechanisms, such as `[my_attention.py]`, which seqattn
     imports. The paths of files are relative to the folder of the config."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_after_data(cls, given: Any) -> Any:
+        """Add the kind of the data set as the name, if the config gives no name."""
+        match given:
+            case {"data": {"kind": str(kind)}} if "name" not in given:
+                return {**given, "name": kind}
+        return given
 
     @model_validator(mode="before")
     @classmethod

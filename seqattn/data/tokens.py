@@ -266,6 +266,13 @@ class Links:
             None if self.kinds is None else self.kinds[chosen], self.kind_names,
         )  # fmt: skip
 
+    def linked(self, target_steps: int, source_steps: int) -> NDArray[np.bool_]:
+        """Return whether there is a sure or possible link, (N, `target_steps`, `source_steps`)."""
+        found = np.zeros((len(self), target_steps, source_steps), dtype=bool)
+        row = np.repeat(np.arange(len(self)), np.diff(self.starts))
+        found[row, self.target, self.source] = True
+        return found
+
     def alignment(self, steps: int) -> Integers:
         """Return the alignment (N, `steps`): the one source step to which a target step has a sure
         link, or -1 for a target step with no sure link or with several."""

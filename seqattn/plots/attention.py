@@ -318,7 +318,7 @@ def _draw_heatmap(axes: Axes, weights: Weights, scale: _ColorScale) -> None:
     for spine in axes.spines.values():
         spine.set(visible=True, color=GREY, linewidth=0.6)
     if max(weights.shape) <= MAX_NUMBERED_CELLS:
-        size = 8.0 if max(weights.shape) <= 6 else 5.5
+        size = 8.0 if max(weights.shape) <= 6 else 7.0
         for (row, column), weight in np.ndenumerate(weights):
             if np.isfinite(weight):
                 axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=size,

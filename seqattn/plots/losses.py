@@ -45,7 +45,7 @@ leave too little space for the other losses."""
 NOT_DRAWN = "not on the log scale"
 SQUARED_ERROR = "mean squared error"
 NOISE_FLOOR = "noise floor"
-TITLE_SIZE, LEGEND_SIZE = 9.0, 8.0  # points
+TITLE_SIZE, LEGEND_SIZE = 9.0, 9.0  # points
 MAX_NAME_LETTERS = 34  # longer names of variants are shortened
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 FINITE_STAND_IN = 1e300  # replaces inf: np.percentile cannot interpolate to inf
@@ -185,7 +185,9 @@ def loss_figure(
     axes.margins(x=0.02)
     rows = math.ceil(len(axes.get_legend_handles_labels()[0]) / 2)
     figure.legend(loc="lower center", fontsize=LEGEND_SIZE, ncols=2, borderaxespad=0.2)
-    right = 0.15 + text_width((line for label in labels for line in label.splitlines()), 8)
+    right = 0.15 + text_width(
+        (line for label in labels for line in label.splitlines()), LEGEND_SIZE
+    )
     left = 0.35 + tick_width(axes.yaxis, 9)
     set_layout(
         figure, (6.9 - right, 3.6), (1, 1), left=left, right=right, bottom=0.55 + 0.18 * rows,
@@ -227,7 +229,7 @@ def _draw_references(axes: Axes, lines: Sequence[Reference]) -> list[str]:
         axes.axhline(loss, color=color, lw=1.2, ls=dashes, zorder=1)
         axes.annotate(
             label, (1, loss), xycoords=("axes fraction", "data"),
-            xytext=(4, 0), textcoords="offset points", ha="left", color=color, fontsize=8,
+            xytext=(4, 0), textcoords="offset points", ha="left", color=color, fontsize=LEGEND_SIZE,
             va="top" if loss == lowest and len(lines) > 1 else "bottom",
         )  # fmt: skip
     return labels
@@ -293,7 +295,7 @@ def comparison_figure(
         axes.plot([median], [row + 0.24], "D", color=color, mfc="white", ms=5.5, mew=1.5)
         if diverged := int(np.isinf(points).sum()):
             axes.text(1.01, row, f"{diverged} diverged", transform=axes.get_yaxis_transform(),
-                      va="center", fontsize=8)  # fmt: skip
+                      va="center", fontsize=LEGEND_SIZE)  # fmt: skip
     _draw_vertical_lines(axes, lines, losses)
     labels = shorten_names(names, MAX_NAME_LETTERS)
     axes.set_yticks(range(len(names)), labels)
@@ -309,7 +311,7 @@ def comparison_figure(
     label = "median, 95% interval" if has_intervals else f"median ({no_interval_reason})"
     axes.plot([], [], "D-" if has_intervals else "D", color=BLACK, mfc="white", ms=5.5, lw=2.4,
               label=label)  # fmt: skip
-    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=LEGEND_SIZE)
     return figure
 
 
@@ -444,7 +446,7 @@ def sweep_figure(
     top.set_ylabel(f"{loss_name}, test\n{f'{unit}{scale}'.removeprefix(',').strip()}")
     top.set_title(wrap_text(title, 6.0, TITLE_SIZE), loc="left")
     top.plot([], [], "o", ms=4, color=BLACK, alpha=0.5, mew=0, label="a seed")
-    top.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    top.legend(fontsize=LEGEND_SIZE, loc="center left", bbox_to_anchor=(1.01, 0.5))
     if has_accuracies:
         _draw_medians(bottom, names, sweep_values, accuracies)
         bottom.set_ylim(-0.05, 1.05)

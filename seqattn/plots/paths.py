@@ -45,7 +45,7 @@ Floats = NDArray[np.floating]
 MAX_NUMBERED_POINTS = 8  # of a path
 MAX_NUMBERED_MATCHES = 40  # of the source and target points of a sequence
 MAX_LARGE_NUMBERS = 16  # more numbers in a panel are smaller
-NUMBER_SIZE, SMALL_NUMBER_SIZE = 8.0, 6.0  # points
+NUMBER_SIZE, SMALL_NUMBER_SIZE = 8.0, 7.0  # points
 
 SOURCE: dict[str, Any] = {"color": BLACK, "marker": "o", "lw": 1.4}
 TRUTH: dict[str, Any] = {"color": BLUE, "marker": "o", "mfc": "white", "lw": 1.2, "ls": (0, (4, 2))}

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from seqattn.plots.style import with_style
 from seqattn.runs.array_files import shorten_name
 
+RIGHT, WRONG = "#0b6e4f", "#b3261e"  # colors of outputs, beside the word "wrong"
 MAX_LETTERS = 70
 """Longest line of a picture. An ellipsis stands for what is left out of a longer text."""
 MAX_LETTERS_BEFORE = 20
@@ -63,11 +64,11 @@ def texts_figure(
         shown_output, shown_target = shorten_pair(output, target)
         lines = [(title, shorten_name(source, MAX_LETTERS), "#555555"),
                  ("output" if is_right else "output, wrong", shown_output,
-                  "#0b6e4f" if is_right else "#b3261e"),
+                  RIGHT if is_right else WRONG),
                  ("true", shown_target, "#222222")]  # fmt: skip
         for i, (name, text, color) in enumerate(lines):
             y = top - i * 0.2 * height
-            figure.text(0.02, y, name, fontsize=8, va="top", color="#555555")
+            figure.text(0.02, y, name, fontsize=9, va="top", color="#555555")
             figure.text(0.2, y, text, fontsize=9, va="top", color=color, family="monospace",
                         parse_math=False)  # fmt: skip
     return figure

@@ -1,9 +1,9 @@
 """HTML pages that show runs and comparisons, and that work offline.
 
-A page contains its data, style and script, and plotly, which the extra `report` installs. A page
-with a live model, which the browser evaluates, also contains ONNX Runtime Web (`vendor/`). A
-content security policy allows only the scripts of the page and forbids all requests, so text from
-files cannot run a script or load a resource. If a page has a live model, the policy also allows
+A page contains its data, style and script, and plotly. A page with a live model, which the browser
+evaluates, also contains ONNX Runtime Web. Both libraries are in `vendor/`, compressed. A content
+security policy allows only the scripts of the page and forbids all requests, so text from files
+cannot run a script or load a resource. If a page has a live model, the policy also allows
 WebAssembly and scripts from `blob:` addresses. Only a script of the page can create a `blob:`
 address.
 """
@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
-import gzip
 import hashlib
 import json
 import re
@@ -35,9 +33,12 @@ if TYPE_CHECKING:
 
 MAX_SIDE_BY_SIDE = 4
 OUTPUT_HINT = "write elsewhere with --output FILE"
-RUNTIME_FILES = {"script": "ort.wasm.bundle.min.mjs", "wasm": "ort-wasm-simd-threaded.wasm"}
-"""The files of ONNX Runtime Web, by their keys in `page.html`. The HTML element that contains a
-file has the id `ort-KEY`."""
+VENDORED = {
+    "plotly-script": "plotly-cartesian.min.js",
+    "ort-script": "ort.wasm.bundle.min.mjs",
+    "ort-wasm": "ort-wasm-simd-threaded.wasm",
+}
+"""The vendored files, by the ids of the HTML elements that contain them."""
 TERMS = {
     "parameter-free": "parameter-free", "free-running": "free running",
     "free running": "free running", "teacher-forced": "teacher forcing",
@@ -59,7 +60,7 @@ def report(path: Path, output: Path | None = None, *, live: bool = True) -> Path
         The path of the page.
 
     Raises:
-        UsageError: if plotly or Jinja2 is not installed.
+        UsageError: if Jinja2 is not installed.
         CheckpointError: if the folder has no results, or if its results cannot be read.
         FolderLockedError: if `output` is None and another process writes to the folder or trains
             one of its seeds.
@@ -96,7 +97,7 @@ def report_side_by_side(runs: Sequence[Path], output: Path) -> Path:
         The path of the page.
 
     Raises:
-        UsageError: if plotly or Jinja2 is not installed, if there are more than four runs, if the
+        UsageError: if Jinja2 is not installed, if there are more than four runs, if the
             features or units of the runs differ, if no source fits all models, or if the page
             cannot contain one of the models.
         CheckpointError: if a folder does not contain a finished run, or cannot be read.
@@ -128,7 +129,6 @@ def _check_finished(result: ComparisonResult) -> None:
 def render_page(content: dict[str, Any]) -> str:
     """Render the content of a page as HTML."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
-    from plotly.offline import get_plotlyjs
 
     # Without angle brackets and ampersands, the data cannot end the HTML element that contains
     # them.
@@ -149,15 +149,18 @@ def render_page(content: dict[str, Any]) -> str:
         nonce=hashlib.sha256(data.encode()).hexdigest()[:32],
         style=(files / "page.css").read_text(encoding="utf-8"),
         script=(files / "page.js").read_text(encoding="utf-8"),
-        plotly=_pack_script(get_plotlyjs()),
-        runtime=_read_runtime() if content.get("live") else None,
+        vendored={
+            element: _read_packed(name)
+            for element, name in VENDORED.items()
+            if content.get("live") or not element.startswith("ort-")
+        },
     )
 
 
-@functools.lru_cache(maxsize=1)
-def _pack_script(script: str) -> str:
-    """Compress a script with gzip, and encode it in base64."""
-    return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode()
+def _read_packed(name: str) -> str:
+    """Return a vendored file, which is compressed with gzip, in base64."""
+    packed = resources.files("seqattn.report") / "vendor" / f"{name}.gz"
+    return base64.b64encode(packed.read_bytes()).decode()
 
 
 def _mark_terms(text: str) -> Markup:
@@ -174,22 +177,12 @@ def _mark_terms(text: str) -> Markup:
     return Markup(marked)  # noqa: S704  # the text is escaped
 
 
-def _read_runtime() -> dict[str, str]:
-    """Return the compressed files of ONNX Runtime Web in base64, by the keys of `RUNTIME_FILES`."""
-    vendor = resources.files("seqattn.report") / "vendor"
-    return {
-        kind: base64.b64encode((vendor / f"{name}.gz").read_bytes()).decode()
-        for kind, name in RUNTIME_FILES.items()
-    }
-
-
 def _require_libraries() -> None:
     try:
         import jinja2  # noqa: F401
-        import plotly  # noqa: F401
     except ImportError:
         raise UsageError(
-            f"The pages of seqattn report need plotly and Jinja2: {install_command('report')}"
+            f"The pages of seqattn report need Jinja2: {install_command('report')}"
         ) from None
 
 

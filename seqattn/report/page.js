@@ -369,8 +369,17 @@
     }
     return whole.buffer;
   }
+  function joinBytes(planes, size) {
+    const joined = new Uint8Array(planes.length);
+    const count = planes.length / size;
+    for (let byte = 0; byte < size; byte += 1) {
+      for (let k = 0; k < count; k += 1) joined[k * size + byte] = planes[byte * count + k];
+    }
+    return joined.buffer;
+  }
   async function unpack(packed) {
-    const raw = await decompress(decodeBase64(packed.data), "deflate");
+    const bytes = await decompress(decodeBase64(packed.data), "deflate");
+    const raw = packed.bits >= 32 ? joinBytes(new Uint8Array(bytes), packed.bits / 8) : bytes;
     const kinds2 = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array, 64: Float64Array };
     const values = new kinds2[packed.bits](raw);
     const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));
@@ -2149,7 +2158,7 @@
   }
 
   // src/live/explorer_base.ts
-  var COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
+  var COLOURS = ["#009e73", "#811aff", "#8d503b"];
   var ONE_CHANGE = 600;
   var MAX_UNDO = 200;
   var Explorer2 = class {
@@ -4530,8 +4539,9 @@
     const { state: { source }, isKnown, trainedLength } = scene;
     const unknown = source.filter((_, k) => !isKnown[k]).map(quoted);
     const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.${scene.hint}` : "";
+    const mostly = 3 * unknown.length > source.length ? " These are more than a third of the source, and the training says nothing about the output for such a source." : "";
     const longer = source.length > trainedLength ? ` The source has ${source.length} symbols, more than every training source: the longest has ${trainedLength}.` : "";
-    return `${describeAttention(scene)}${describeSymbol(scene)} ${describeOutput(scene)}${strange}${longer}`;
+    return `${describeAttention(scene)}${describeSymbol(scene)} ${describeOutput(scene)}${strange}${mostly}${longer}`;
   }
 
   // src/words/state.ts

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from seqattn import experiments
 from seqattn.analysis.alignment import IBM_MODEL_1, AlignmentSums, alignments_of_rules
+from seqattn.config import resolve
+from seqattn.config.shipped_configs import shipped_configs
 from seqattn.data.sequences import Sequences
 from seqattn.data.tokens import Links, Tokens
+from tests.conftest import Ended
 
 # Two sequences with 3 target steps and the end, and 3 or 2 source steps. Sure links of the first:
 # 0-0 and 1-2; possible: 2-1. Sure link of the second: 0-1. Its step 1 has no link.
@@ -108,3 +114,16 @@ def test_rules() -> None:
         assert found[IBM_MODEL_1].aer[1, 0, 0] == 0
     assert straight["diagonal"].hit[1, 0, 0] == 1
     assert reverse["diagonal"].hit[1, 0, 0] == 0
+
+
+def test_doctor_counts_the_same_steps_as_right(
+    seqattn: Callable[..., Ended], tmp_path: Path
+) -> None:
+    """Some steps of `dates` have several links, or only a possible one."""
+    sets = ["data.n_train=40", "data.n_validation=10", "data.n_test=60", "training.epochs=1",
+            "model.hidden_dim=6"]  # fmt: skip
+    config = resolve(shipped_configs()["dates"], [*sets, "name=dates"]).config
+    run, _ = experiments.train_one(config, tmp_path, plots=False)
+    alignment = run.read_summary()["alignment"]
+    done = seqattn("doctor", run.path)
+    assert f"{alignment['hit']['0']:.0%} at it" in done.out

@@ -71,7 +71,7 @@ def seen_with(weights: np.ndarray, **other: object) -> Evidence:
     """Weights (N, L, A, T, S) of a model about which nothing else is to be said."""
     evidence = Evidence(
         weights=weights.astype(np.float32), meaning="distribution", source_lengths=np.full(N, S),
-        alignment=None, padding_mass=0.0, normalizer="softmax", loss=0.1, loss_teacher_forced=0.1,
+        true_steps=None, padding_mass=0.0, normalizer="softmax", loss=0.1, loss_teacher_forced=0.1,
         override_errors={"uniform": 1.0, "shuffled": 1.0}, baseline=("a rule", 1.0), seeds=(0.1, 0.11, 0.1),
     )  # fmt: skip
     return dataclasses.replace(evidence, **other)  # type: ignore[arg-type]
@@ -87,6 +87,11 @@ def healthy() -> np.ndarray:
 
 def found(seen: Evidence) -> set[str]:
     return {finding.name for finding in doctor.examine(seen) if finding.state == "found"}
+
+
+def at(places: np.ndarray) -> np.ndarray:
+    """One true source step for each target step, (N, T, S), from the places (N, T)."""
+    return np.asarray(places[..., None] == np.arange(S))
 
 
 def one_hot(places: np.ndarray) -> np.ndarray:
@@ -129,7 +134,7 @@ def test_weights_of_a_task_of_symbols_that_is_not_learned_say_nothing() -> None:
         ),
         (CHECK_NAMES[2], lambda: seen_with(np.full((N, 1, 2, T, S), 1 / S))),
         (CHECK_NAMES[3], lambda: seen_with(one_hot(np.full(T, 2)) * 0.9 + 0.02)),
-        (CHECK_NAMES[4], lambda: seen_with(healthy()[:, :, 1:], alignment=KNOWN)),
+        (CHECK_NAMES[4], lambda: seen_with(healthy()[:, :, 1:], true_steps=at(KNOWN))),
         (CHECK_NAMES[5], lambda: seen_with(one_hot(np.arange(T)))),
         (CHECK_NAMES[6], lambda: seen_with(_dead())),
         (CHECK_NAMES[7], lambda: seen_with(healthy()[:, :, [0, 0]])),
@@ -177,14 +182,16 @@ def test_every_check_has_a_name_of_its_own_and_a_change_for_what_it_finds() -> N
 def test_what_is_meant_is_no_illness() -> None:
     sharp = one_hot(np.arange(T))
     assert CHECK_NAMES[5] not in found(seen_with(sharp, normalizer="hard"))
-    assert CHECK_NAMES[5] not in found(seen_with(sharp, alignment=KNOWN)), (
+    assert CHECK_NAMES[5] not in found(seen_with(sharp, true_steps=at(KNOWN))), (
         "it looks where it should"
     )
-    assert not found(seen_with(healthy(), alignment=KNOWN)), "one head does, the other needs not"
+    assert not found(seen_with(healthy(), true_steps=at(KNOWN))), (
+        "one head does, the other needs not"
+    )
     signed = seen_with(healthy() - 0.5, meaning="strength", override_errors={})
     states = {finding.name: finding.state for finding in doctor.examine(signed)}
     assert [states[name] for name in CHECK_NAMES[2:8]] == ["unknown"] * 6
-    nothing = seen_with(healthy(), alignment=None)
+    nothing = seen_with(healthy(), true_steps=None)
     nothing = dataclasses.replace(nothing, weights=None, override_errors={})
     assert not found(nothing)
 
@@ -305,7 +312,7 @@ def test_stuck_at_the_end_of_sources_of_several_lengths() -> None:
 def test_equal_largest_weights_share_a_step() -> None:
     weights = np.full((N, 1, 1, T, S), 0.05)
     weights[..., 1:3] = 0.425
-    seen = seen_with(weights, alignment=np.full((N, T), 2))
+    seen = seen_with(weights, true_steps=at(np.full((N, T), 2)))
     findings = {finding.name: finding for finding in doctor.examine(seen)}
     for name, number in (
         (CHECK_NAMES[3], "50% of the steps have their largest weight at one place"),

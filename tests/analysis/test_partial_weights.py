@@ -7,7 +7,7 @@ import pytest
 
 from seqattn.analysis import doctor
 from seqattn.analysis.doctor import CHECK_NAMES, Evidence, Finding
-from tests.analysis.test_doctor import KNOWN, N, S, T, found, healthy, one_hot, seen_with
+from tests.analysis.test_doctor import KNOWN, N, S, T, at, found, healthy, one_hot, seen_with
 
 UNIFORM, STUCK, SHIFTED, SATURATED, DEAD, IDENTICAL = CHECK_NAMES[2:8]
 
@@ -58,7 +58,9 @@ def test_one_hot_rows_are_saturated_whatever_their_mass() -> None:
 
 
 def test_weights_that_are_all_0_cannot_be_judged() -> None:
-    findings = doctor.examine(partial(np.zeros((N, 1, 2, T, S)), alignment=np.ones((N, T), int)))
+    findings = doctor.examine(
+        partial(np.zeros((N, 1, 2, T, S)), true_steps=at(np.ones((N, T), int)))
+    )
     results = {each.name: (each.state, each.number) for each in findings}
     for name in (UNIFORM, STUCK, SATURATED, DEAD, IDENTICAL):
         assert results[name] == ("unknown", "all weights are 0")
@@ -72,7 +74,7 @@ def test_rows_of_zeros_are_left_out() -> None:
     assert not found(partial(weights))
     # Most steps are zeros: they neither look at the first point nor at the same point.
     weights[1:] = 0.0
-    assert not found(partial(weights, alignment=np.ones((N, T), int)))
+    assert not found(partial(weights, true_steps=at(np.ones((N, T), int))))
     assert finding(STUCK, partial(weights)).number.startswith("0 of 2 heads")
 
 
@@ -96,9 +98,9 @@ def test_heads_may_be_silent_at_other_steps() -> None:
 
 
 def test_zeros_are_not_at_the_true_step() -> None:
-    first = partial(scaled(one_hot(np.arange(T)), 1.0, 0.0), alignment=KNOWN)
+    first = partial(scaled(one_hot(np.arange(T)), 1.0, 0.0), true_steps=at(KNOWN))
     assert SATURATED not in found(first)
     nowhere = one_hot(np.arange(1, T + 1))
     nowhere[:, :, :, 1:] = 0.0
-    seen = partial(nowhere, alignment=np.zeros((N, T), int))
+    seen = partial(nowhere, true_steps=at(np.zeros((N, T), int)))
     assert finding(SATURATED, seen).state == "found"

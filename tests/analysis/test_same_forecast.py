@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import warnings
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from seqattn.experiments.api.arguments import DataNote
 from seqattn.report.content.examples import examples_content
 from seqattn.runs import RunFolder
 from tests.conftest import Ended
+from tests.packed_points import unpack_points
 
 Frame = Any
 STEPS = 23
@@ -155,8 +154,7 @@ def test_every_way_to_ask_for_a_forecast_gives_the_same_numbers(
             check(run.predict(empty[k, : known["source_lengths"][k]]), expected[k])
 
     packed = examples_content(RunFolder(run.folder.path), [], 1.0, {})["examples"]["forecast"]
-    raw = zlib.decompress(base64.b64decode(packed["data"]))
-    check(np.frombuffer(raw, f"<f{packed['bits'] // 8}").reshape(packed["shape"]))
+    check(unpack_points(packed))
 
 
 def test_a_missing_cell_of_an_array_is_a_clear_error_if_it_cannot_be_filled(

@@ -57,6 +57,10 @@ def test_a_typed_source_is_answered_and_unknown_symbols_are_marked(
     type_source(found, "june \u00e9, 1999")
     assert found.page.locator(".symbol.unknown").all_inner_texts() == ["\u00e9"]
     assert "Not in the vocabulary: \u201c\u00e9\u201d" in found.text("#live-text")
+    assert "more than a third" not in found.text("#live-text")
+    type_source(found, "\u00e9\u00e9\u00e9 3 4")
+    assert "more than a third of the source" in found.text("#live-text")
+    type_source(found, "june \u00e9, 1999")
     with pytest.warns(match="1 symbol unknown"):
         assert shown_text(found) == run.predict("june \u00e9, 1999")
     # Without a symbol, there is nothing to answer: the last answer stays, and the page says why.

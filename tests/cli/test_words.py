@@ -17,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import seqattn as seqattn_package
+from seqattn.analysis.evaluation.texts import translate
 from seqattn.config import resolve
 from seqattn.config.shipped_configs import find_config
 from seqattn.data import Sequences, load_data
@@ -105,6 +106,7 @@ def test_unknown_symbols_and_empty_lines_are_named(
     done = seqattn("predict", run.path, "--input", file)
     assert done.code == 0
     assert "1 symbol unknown to the model: 'zebra'" in done.err
+    assert "more than a third" not in done.err
     file.write_text("the man saw a dog\n\n")
     done = seqattn("predict", run.path, "--input", file)
     assert done.code == 3
@@ -139,6 +141,23 @@ def test_a_report_has_the_vocabularies(run: RunFolder, seqattn: Command) -> None
     page = Path("words.html").read_text()
     for space in seqattn_package.load(run.path).trained.spec.tokens:
         assert [word for word in space.symbols[len(SPECIAL) :] if f'"{word}"' not in page] == []
+
+
+def test_sources_unlike_those_of_the_training_are_noted_once(run: RunFolder) -> None:
+    trained = seqattn_package.load(run.path).trained
+    longest = trained.spec.source_length
+    lines = [
+        "the zebra q",
+        "the q",
+        "the man saw the q",
+        "the q zebra",
+        *["the " * (longest + 3)] * 2,
+    ]
+    notes = list[str]()
+    assert len(list(translate(trained, lines, None, notes.append, at_once=1))) == len(lines)
+    long, _, strange = notes
+    assert long.startswith("Longer than all training sequences: 2 of 6 sources")
+    assert "3 lines with more than a third of unknown symbols" in strange
 
 
 def test_lines_are_drawn(run: RunFolder, seqattn: Command) -> None:
@@ -312,8 +331,8 @@ def test_the_doctor_compares_errors_of_symbols(run: RunFolder, seqattn: Command)
     assert findings["alignment off by one"]["state"] != "unknown"
 
 
-def test_the_output_for_a_test_sequence_with_replaced_weights(
-    run: RunFolder, seqattn: Command
+def test_the_output_for_a_sequence_with_replaced_weights(
+    run: RunFolder, seqattn: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """An output may be longer than the true target."""
     opened = seqattn_package.load(run.path)
@@ -323,11 +342,37 @@ def test_the_output_for_a_test_sequence_with_replaced_weights(
         done = seqattn("predict", run.path, "--example", "3", *words)
         assert done.code == 0, done.err
         assert done.out.strip() == opened.predict(sentence, attention_override=mode)
-    done = seqattn("predict", run.path, "--attention-override", "uniform")
+    uniform = ("predict", run.path, "--attention-override", "uniform")
+    lines = [sentence, opened.trained.spec.source.text(test.source[4, : test.source_lengths[4]])]
+    expected = [opened.predict(line, attention_override="uniform") for line in lines]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
+    done = seqattn(*uniform, "--input", tmp_path / "lines.txt")
+    assert done.out.splitlines() == expected, done.err
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    assert seqattn(*uniform, "--output", tmp_path / "out.txt").code == 0
+    assert (tmp_path / "out.txt").read_text().splitlines() == expected
+    done = seqattn(*uniform, "--input", tmp_path / "lines.txt", "--beam", "2")
     assert done.code == 2
-    assert "--example K applies --attention-override to a test sequence" in " ".join(
-        done.err.split()
-    )
+    assert "--beam: has no effect with --attention-override" in " ".join(done.err.split())
+
+
+def test_forced_rows_apply_to_lines_by_their_numbers(
+    run: RunFolder, seqattn: Command, tmp_path: Path
+) -> None:
+    lines = ["the ship saw a tree", "the tree saw a ship"]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    rows = [{"id": "2", "step": t, "weights": [0, 0, 0, 0, 1]} for t in (1, 2, 3)]
+    (tmp_path / "w.json").write_text(json.dumps({"rows": rows}))
+    words = ("predict", run.path, "--input", tmp_path / "lines.txt")
+    own = seqattn(*words).out.splitlines()
+    done = seqattn(*words, "--attention-override", f"forced:{tmp_path / 'w.json'}")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[0] == own[0]
+    rows[0]["id"] = "3"
+    (tmp_path / "w.json").write_text(json.dumps({"rows": rows}))
+    done = seqattn(*words, "--attention-override", f"forced:{tmp_path / 'w.json'}")
+    assert done.code == 2
+    assert "no sequence has the id '3'" in " ".join(done.err.split())
 
 
 def test_a_step_of_an_output_is_explained(run: RunFolder, seqattn: Command) -> None:

@@ -504,3 +504,11 @@ def test_a_misspelt_key_finds_its_way_home() -> None:
                 found += f"Did you mean {'.'.join(path)}?" in str(error)
     assert tried > 250
     assert found / tried > 0.85
+
+
+@pytest.mark.parametrize(
+    ("sets", "name"),
+    [([], "squares"), (["data.kind=lag"], "lag"), (["data.kind=lag", "name=mine"], "mine")],
+)
+def test_a_config_without_a_name_has_that_of_its_data(sets: list[str], name: str) -> None:
+    assert resolve(None, sets).config.name == name

@@ -207,7 +207,7 @@ def test_inspect_and_explain_show_them(seqattn: Command, run: RunFolder) -> None
 
 
 def test_the_page_shows_the_units(seqattn: Command, run: RunFolder) -> None:
-    pytest.importorskip("plotly")
+    pytest.importorskip("jinja2")
     done = seqattn("report", "outputs/u", "--no-live")
     assert done.code == 0, done.err
     page = (run.path / "report.html").read_text()

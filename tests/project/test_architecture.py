@@ -70,7 +70,6 @@ ADDRESSES = {
     "jinja2": ["report"],
     "optuna": ["experiments.tuning"],
     "sqlalchemy": ["experiments.tuning"],
-    "plotly": ["report"],
     "ray": ["experiments.ray_cluster"],
     "mlflow": ["experiments"],
     "wandb": ["experiments"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import shutil
 from pathlib import Path
@@ -73,12 +72,12 @@ def test_a_picture_that_was_replaced_is_noticed(
 
 
 def test_only_code_makes_a_figure_stale() -> None:
-    def digest(text: str) -> str:
-        return str(ast.dump(figures.without_docstrings(ast.parse(text))))
-
-    one = 'def f():\n    """Says."""\n    return 1  # why\n'
-    assert digest(one) == digest('def f():\n    """Other words."""\n    return 1\n')
-    assert digest(one) != digest(one.replace("return 1", "return 2"))
+    one = 'def f(x: int) -> int:\n    """Says."""\n    if not x:\n        raise KeyError("x")\n    return 1  # why\n'
+    digest = figures.of_results(one)
+    for old, new in (("Says", "Other words"), ("# why", ""), ('"x"', '"no x"'), ("-> int", "")):
+        assert figures.of_results(one.replace(old, new)) == digest
+    for old, new in (("return 1", "return 2"), ("not x", "x"), ('raise KeyError("x")', "pass")):
+        assert figures.of_results(one.replace(old, new)) != digest
 
 
 def test_sentences_and_tables_of_a_comparison(tmp_path: Path) -> None:

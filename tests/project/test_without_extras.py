@@ -46,7 +46,7 @@ def no_extras(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_extra_that_a_user_installs_is_hidden() -> None:
-    assert {"plotly", "jinja2", "optuna", "ray", "pyarrow", "onnx", "tensorboard"} <= MODULES
+    assert {"jinja2", "optuna", "ray", "pyarrow", "onnx", "tensorboard"} <= MODULES
     every = PROJECT["optional-dependencies"]["all"][0]
     assert set(re.findall(r"\w+", every.partition("[")[2])) == EXTRAS
 

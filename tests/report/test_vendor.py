@@ -1,4 +1,4 @@
-"""The vendored files of ONNX Runtime Web are those of the manifest."""
+"""The vendored libraries of the report page are those of the manifest."""
 
 from __future__ import annotations
 
@@ -9,22 +9,31 @@ import struct
 
 import pytest
 
-from scripts.vendor_onnxruntime import FILES, NOTICES, VENDOR, pack_file
+from scripts.vendor_libraries import LIBRARIES, VENDOR, pack_file
+from seqattn.report import VENDORED
 
 MANIFEST = json.loads((VENDOR / "manifest.json").read_text())
+FILES = {name: entry for each in MANIFEST.values() for name, entry in each["files"].items()}
+NOTICES = {name: entry for each in MANIFEST.values() for name, entry in each["notices"].items()}
 
 
 def test_nothing_else_is_vendored() -> None:
-    assert tuple(MANIFEST["files"]) == FILES
-    assert tuple(MANIFEST["notices"]) == NOTICES
+    assert MANIFEST.keys() == LIBRARIES.keys()
+    for package, library in LIBRARIES.items():
+        assert MANIFEST[package]["files"].keys() == library.files.keys()
+        assert MANIFEST[package]["notices"].keys() == library.notices.keys()
+        assert MANIFEST[package]["licence"] == "MIT"
     expected = {"manifest.json", *NOTICES, *(f"{name}.gz" for name in FILES)}
     assert {path.name for path in VENDOR.iterdir()} == expected
-    assert (MANIFEST["name"], MANIFEST["licence"]) == ("onnxruntime-web", "MIT")
+
+
+def test_the_page_embeds_every_vendored_file() -> None:
+    assert set(VENDORED.values()) == FILES.keys()
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_packed_file_has_the_hashes_of_the_manifest(name: str) -> None:
-    entry = MANIFEST["files"][name]
+    entry = FILES[name]
     packed = (VENDOR / f"{name}.gz").read_bytes()
     content = gzip.decompress(packed)
     assert hashlib.sha256(packed).hexdigest() == entry["packed_sha256"]
@@ -35,12 +44,19 @@ def test_a_packed_file_has_the_hashes_of_the_manifest(name: str) -> None:
     assert pack_file(name, content) == packed
 
 
-def test_the_script_is_of_the_version_of_the_manifest() -> None:
-    script = gzip.decompress((VENDOR / f"{FILES[0]}.gz").read_bytes())
-    assert f"ONNX Runtime Web v{MANIFEST['version']}".encode() in script[:100]
+@pytest.mark.parametrize(
+    ("package", "name", "words"),
+    [
+        ("onnxruntime-web", "ort.wasm.bundle.min.mjs", "ONNX Runtime Web v{}"),
+        ("plotly.js-cartesian-dist-min", "plotly-cartesian.min.js", "plotly.js (cartesian - minified) v{}"),
+    ],
+)  # fmt: skip
+def test_a_script_is_of_the_version_of_the_manifest(package: str, name: str, words: str) -> None:
+    script = gzip.decompress((VENDOR / f"{name}.gz").read_bytes())
+    assert words.format(MANIFEST[package]["version"]).encode() in script[:100]
 
 
 @pytest.mark.parametrize("name", NOTICES)
 def test_the_notices_are_unchanged(name: str) -> None:
     content = (VENDOR / name).read_bytes()
-    assert hashlib.sha256(content).hexdigest() == MANIFEST["notices"][name]["sha256"]
+    assert hashlib.sha256(content).hexdigest() == NOTICES[name]["sha256"]

@@ -39,8 +39,8 @@ class Evidence:
             model has no attention. For symbols, they are those with teacher forcing.
         meaning: "distribution", "partial" or "strength"; see `seqattn.models.AttentionMap`.
         source_lengths: (N,), the number of source steps of each sequence.
-        alignment: (N, T), the true source step of each target step, or -1 if a target step has
-            none; None if the alignment is unknown.
+        true_steps: (N, T, S), True at the true source steps of each target step, which are the
+            linked ones of symbols; None if they are unknown.
         padding_mass: the largest total weight that a head puts on padding at one target step.
         normalizer: the name of the normalizer, or "softmax" if the config names none; "" if the
             model has no attention.
@@ -64,7 +64,7 @@ class Evidence:
     weights: NDArray[np.float32] | None
     meaning: str
     source_lengths: NDArray[np.int64]
-    alignment: NDArray[np.int64] | None
+    true_steps: NDArray[np.bool_] | None
     padding_mass: float
     normalizer: str
     loss: float
@@ -162,7 +162,7 @@ def collect_evidence(
         weights=weights,
         meaning=forecast.meaning,
         source_lengths=part.source_lengths,
-        alignment=part.alignment,
+        true_steps=None if weights is None else true_steps_of(part, *weights.shape[-2:]),
         padding_mass=_padding_mass(forecast.maps.get("cross"), part),
         normalizer=name_of(getattr(attention, "normalizer", "softmax"))
         if weights is not None
@@ -178,6 +178,19 @@ def collect_evidence(
         history=tuple(history),
         symbol_errors=scored.symbol_errors,
     )
+
+
+def true_steps_of(part: Sequences, T: int, S: int) -> NDArray[np.bool_] | None:
+    """Return the true source steps (N, T, S) of each target step; None if they are unknown.
+
+    Linked steps are true, whether their links are sure or possible, as in the measure `hit` of
+    `evaluate` (`seqattn.analysis.alignment`).
+    """
+    if part.links is not None:
+        return part.links.linked(T, S)
+    if part.alignment is None or not (part.alignment >= 0).any():
+        return None
+    return np.asarray(part.alignment[..., None] == np.arange(S))
 
 
 def _read_targets(model: Seq2SeqModel, part: Sequences) -> FreeRunningForecast:

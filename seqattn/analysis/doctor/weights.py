@@ -106,25 +106,21 @@ def _most_common_position(rows: NDArray[np.float32]) -> tuple[float, str]:
 
 @define_check("alignment off by one", needs_weights=True)
 def alignment_off_by_one(evidence: Evidence) -> Verdict:
-    if evidence.alignment is None or not (evidence.alignment >= 0).any():
+    if evidence.true_steps is None:
         return "unknown", "the task has no known alignment"
-    weights, has_alignment = _require_unsigned(evidence), evidence.alignment >= 0
-    true, lengths = (
-        np.broadcast_to(values, has_alignment.shape)[has_alignment]
-        for values in (evidence.alignment,
-                       np.minimum(evidence.source_lengths, weights.shape[-1])[:, None])
-    )  # fmt: skip
-    at_true, neighbour = 0.0, (0.0, 0)
+    weights, at_true = _require_unsigned(evidence), _alignment_accuracy(evidence)
+    true = evidence.true_steps[evidence.true_steps.any(axis=-1)]
+    neighbour = (0.0, 0)
     for layer, head in evidence.heads():
-        shares = largest_weight_shares(weights[:, layer, head][has_alignment])
-        for shift in (-1, 0, 1):
-            place = true + shift
-            inside = (place >= 0) & (place < lengths)
-            share = float((shares[inside, place[inside]]).sum() / len(true))
-            if shift:
-                neighbour = max(neighbour, (share, shift))
+        shares = largest_weight_shares(weights[:, layer, head][evidence.true_steps.any(axis=-1)])
+        for shift in (-1, 1):
+            beside = np.zeros_like(true)
+            if shift < 0:
+                beside[:, :-1] = true[:, 1:]
             else:
-                at_true = max(at_true, share)
+                beside[:, 1:] = true[:, :-1]
+            share = float(shares[beside & ~true].sum() / len(true))
+            neighbour = max(neighbour, (share, shift))
     share, shift = neighbour
     if share <= at_true or share < 0.5:
         return "fine", (
@@ -169,17 +165,13 @@ def saturated_softmax(evidence: Evidence) -> Verdict:
 
 def _alignment_accuracy(evidence: Evidence) -> float:
     """Return the share of the aligned target steps at which the best head has its largest weight at
-    the true source step. The result is 0 if the alignment is unknown."""
-    weights, true = evidence.weights, evidence.alignment
-    if weights is None or true is None or not (true >= 0).any():
+    a true source step. The result is 0 if the alignment is unknown."""
+    weights, true = evidence.weights, evidence.true_steps
+    if weights is None or true is None:
         return 0.0
-    places = np.maximum(true, 0)[..., None]
+    count = true.any(axis=-1).sum()
     return max(
-        float(
-            np.take_along_axis(largest_weight_shares(weights[:, i, j]), places, axis=-1)[
-                true >= 0
-            ].mean()
-        )
+        float(largest_weight_shares(weights[:, i, j])[true].sum() / count)
         for i, j in evidence.heads()
     )
 

@@ -25,6 +25,8 @@ LINES_AT_ONCE = 2048
 """Number of lines that are read together, so that lines of similar lengths share a batch."""
 LONGEST_OUTPUT = 2
 """How many times longer than all training targets an output may be."""
+MAX_UNKNOWN = 1 / 3
+"""The share of unknown symbols above which a source has little in common with the training."""
 
 
 @dataclass(frozen=True)
@@ -89,24 +91,28 @@ def translate(
     spec = trained.spec
     source, target = spec.tokens
     steps = steps or longest_output(trained)
-    rest, first, unknown = iter(lines), 1, Counter[str]()
+    rest, first, unknown, strange = iter(lines), 1, Counter[str](), 0
+    lengths = list[NDArray[np.int64]]()
     targets = None if forced is None else iter(forced)
     while chunk := list(islice(rest, at_once)):
         sources = _split_lines(source, chunk, name, first)
         unknown.update(_unknown_symbols(source, sources))
+        strange += _count_strange(source, sources)
         given = None
         if targets is not None:
             given = [target.split(line.rstrip("\r\n")) for line in islice(targets, len(chunk))]
             _check_count(name, first - 1 + len(chunk), first - 1 + len(given))
             unknown.update(_unknown_symbols(target, given))
         part = _part_of(sources, given, source, target, first)
-        spec.note_lengths(part.source_lengths, spec.target_length, note)
+        lengths.append(part.source_lengths)
         yield from _outputs(trained, part, sources, steps, decoding, given is not None,
                             with_attention=with_attention, first=first)  # fmt: skip
         first += len(chunk)
     if targets is not None:
         _check_count(name, first - 1, first - 1 + len(list(targets)))
-    _note_unknown(unknown, name, note)
+    if lengths:
+        spec.note_lengths(np.concatenate(lengths), spec.target_length, note)
+    _note_unknown(unknown, strange, name, note)
 
 
 def longest_output(trained: LoadedModel) -> int:
@@ -134,7 +140,8 @@ def read_sources(
     sources = _split_lines(source, lines, name, 1)
     if not sources:
         raise DataError(f"{name}: has no lines.")
-    _note_unknown(Counter(_unknown_symbols(source, sources)), name, note)
+    unknown = Counter(_unknown_symbols(source, sources))
+    _note_unknown(unknown, _count_strange(source, sources), name, note)
     return _part_of(sources, None, source, target, 1)
 
 
@@ -151,10 +158,24 @@ def _split_lines(space: Tokens, lines: Iterable[str], name: str, first: int) -> 
     return found
 
 
-def _note_unknown(unknown: Counter[str], name: str, note: Callable[[str], None]) -> None:
+def _count_strange(space: Tokens, sources: list[list[str]]) -> int:
+    """Return the number of sources with a larger share of unknown symbols than `MAX_UNKNOWN`."""
+    return sum(
+        sum(1 for _ in _unknown_symbols(space, [one])) > MAX_UNKNOWN * len(one) for one in sources
+    )
+
+
+def _note_unknown(
+    unknown: Counter[str], strange: int, name: str, note: Callable[[str], None]
+) -> None:
     if unknown:
         shown = ", ".join(map(repr, list(unknown)[:5])) + (", ..." if len(unknown) > 5 else "")
         note(f"{name}: {counted(unknown.total(), 'symbol')} unknown to the model: {shown}.")
+    if strange:
+        note(
+            f"{name}: {counted(strange, 'line')} with more than a third of unknown symbols. The"
+            " training says nothing about the output for such a line."
+        )
 
 
 def _unknown_symbols(space: Tokens, lines: list[list[str]]) -> Iterator[str]:

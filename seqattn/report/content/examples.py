@@ -297,9 +297,12 @@ def pack_weights(weights: NDArray[np.floating]) -> dict[str, Any]:
 def pack_points(points: NDArray[np.floating]) -> dict[str, Any]:
     """Compress an array with zlib, and encode it in base64.
 
-    The numbers keep their full precision, because a model in the page computes with them.
+    The numbers keep their full precision, because a model in the page computes with them. The first
+    bytes of all numbers come first, then all second bytes, and so on. The last bytes contain the
+    exponents, which compress well only if they are not interleaved with the random low bits.
     """
     bits = 32 if points.dtype == np.float32 else 64
-    raw = np.ascontiguousarray(points, dtype=f"<f{bits // 8}").tobytes()
-    data = base64.b64encode(zlib.compress(raw, 6)).decode()
+    raw = np.ascontiguousarray(points, dtype=f"<f{bits // 8}").reshape(-1).view(np.uint8)
+    planes = raw.reshape(-1, bits // 8).T.tobytes()
+    data = base64.b64encode(zlib.compress(planes, 6)).decode()
     return {"shape": list(points.shape), "bits": bits, "data": data}

@@ -82,7 +82,7 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
         "unit": "",
     }
     if summary is not None:
-        has_symbols = is_of_symbols(folder)
+        has_symbols = is_of_symbols(summary)
         if has_symbols:
             content["symbols"] = summary_of_symbols(summary)
         else:

@@ -26,13 +26,9 @@ SHARES = ("exact_match", "symbol_error_rate", "token_accuracy")
 """The measures that are shown in percent."""
 
 
-def is_of_symbols(folder: RunFolder) -> bool:
-    """Return whether the targets of a finished run are symbols.
-
-    Raises:
-        CheckpointError: if its predictions cannot be read.
-    """
-    return "target_vocabulary" in folder.read_predictions(1)
+def is_of_symbols(summary: Mapping[str, Any]) -> bool:
+    """Return whether the targets of a run with this summary are symbols."""
+    return "token_accuracy" in summary["measures"]
 
 
 def symbols_content(folder: RunFolder) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import type { LiveContent } from "./live/content";
 
-/** A compressed array in base64. The values are float32 or float64 (32 or 64 bits), or integers that represent values from `low` to `high` (8 or 16 bits). */
+/** A compressed array in base64. The values are float32 or float64 (32 or 64 bits; all first bytes, then all second bytes, ...), or integers that represent values from `low` to `high` (8 or 16 bits). */
 export interface Packed {
   shape: number[];
   bits: 8 | 16 | 32 | 64;
@@ -198,8 +198,19 @@ export async function decompress(bytes: Uint8Array<ArrayBuffer>, format: Compres
   return whole.buffer;
 }
 
+/** Return numbers of a size in bytes, of which all first bytes come first, then all second bytes, and so on. */
+function joinBytes(planes: Uint8Array<ArrayBuffer>, size: number): ArrayBuffer {
+  const joined = new Uint8Array(planes.length);
+  const count = planes.length / size;
+  for (let byte = 0; byte < size; byte += 1) {
+    for (let k = 0; k < count; k += 1) joined[k * size + byte] = planes[byte * count + k];
+  }
+  return joined.buffer;
+}
+
 export async function unpack(packed: Packed): Promise<Unpacked> {
-  const raw = await decompress(decodeBase64(packed.data), "deflate");
+  const bytes = await decompress(decodeBase64(packed.data), "deflate");
+  const raw = packed.bits >= 32 ? joinBytes(new Uint8Array(bytes), packed.bits / 8) : bytes;
   const kinds = { 8: Uint8Array, 16: Uint16Array, 32: Float32Array, 64: Float64Array };
   const values = new kinds[packed.bits](raw);
   const strides = packed.shape.map((_, k) => packed.shape.slice(k + 1).reduce((a, b) => a * b, 1));

@@ -2,14 +2,20 @@ import { expect, it } from "vitest";
 import type { Packed } from "../src/content";
 import { matrix, unpack } from "../src/content";
 
-async function pack(values: Uint8Array<ArrayBuffer> | Uint16Array<ArrayBuffer> | Float32Array<ArrayBuffer>): Promise<string> {
+async function pack(values: Uint8Array<ArrayBuffer> | Uint16Array<ArrayBuffer>): Promise<string> {
   const stream = new Blob([values]).stream().pipeThrough(new CompressionStream("deflate"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   return btoa(String.fromCharCode(...bytes));
 }
 
+/** Pack float32 like `pack_points` of seqattn/report/content/examples.py. */
+function packPlanes(values: Float32Array<ArrayBuffer>): Promise<string> {
+  const bytes = new Uint8Array(values.buffer);
+  return pack(Uint8Array.from(bytes, (_, k) => bytes[(k % values.length) * 4 + Math.floor(k / values.length)]));
+}
+
 it("unpacks float32 by its shape", async () => {
-  const packed: Packed = { shape: [2, 3], bits: 32, data: await pack(Float32Array.from([0, 1, 2, 3.5, -4, NaN])) };
+  const packed: Packed = { shape: [2, 3], bits: 32, data: await packPlanes(Float32Array.from([0, 1, 2, 3.5, -4, NaN])) };
   const found = await unpack(packed);
   expect(found.at(1, 0)).toBe(3.5);
   expect(matrix(found, 2, 3)).toEqual([[0, 1, 2], [3.5, -4, null]]);
@@ -27,6 +33,6 @@ it.each([
 });
 
 it("takes the leading rows and columns at the first indices", async () => {
-  const packed: Packed = { shape: [2, 3, 5], bits: 32, data: await pack(Float32Array.from({ length: 30 }, (_, k) => k)) };
+  const packed: Packed = { shape: [2, 3, 5], bits: 32, data: await packPlanes(Float32Array.from({ length: 30 }, (_, k) => k)) };
   expect(matrix(await unpack(packed), 2, 3, 1)).toEqual([[15, 16, 17], [20, 21, 22]]);
 });

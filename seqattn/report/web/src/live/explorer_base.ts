@@ -17,7 +17,7 @@ import { copyState, pageKey } from "./state";
 import { ForcedRows, oneHotRow, setWeight, shuffleRow, uniformRow } from "./weights";
 
 /** Colours of the models beyond the first. */
-export const COLOURS = ["#009e73", "#cc79a7", "#56b4e9"];
+export const COLOURS = ["#009e73", "#811aff", "#8d503b"];
 /** Changes that follow each other within this time are undone together. */
 const ONE_CHANGE = 600; // ms
 const MAX_UNDO = 200;

@@ -132,6 +132,7 @@ export function describeWords(scene: WordScene): string {
   const { state: { source }, isKnown, trainedLength } = scene;
   const unknown = source.filter((_, k) => !isKnown[k]).map(quoted);
   const strange = unknown.length ? ` Not in the vocabulary: ${[...new Set(unknown)].join(", ")}; the model reads an unknown symbol there.${scene.hint}` : "";
+  const mostly = 3 * unknown.length > source.length ? " These are more than a third of the source, and the training says nothing about the output for such a source." : "";
   const longer = source.length > trainedLength ? ` The source has ${source.length} symbols, more than every training source: the longest has ${trainedLength}.` : "";
-  return `${describeAttention(scene)}${describeSymbol(scene)} ${describeOutput(scene)}${strange}${longer}`;
+  return `${describeAttention(scene)}${describeSymbol(scene)} ${describeOutput(scene)}${strange}${mostly}${longer}`;
 }
