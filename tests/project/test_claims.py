@@ -34,7 +34,7 @@ def test_a_claim_has_a_config_a_section_and_figures(
     name = f"claims/{path.stem}"
     plan = plan_comparison(find_config(Path(name)))
     assert plan.name == f"claim_{path.stem}"
-    assert len(plan.seeds) >= 8
+    assert len(plan.seeds) >= 6
     text = path.read_text()
     assert all(heading in text for heading in ("# Purpose", "# Expect", "# Time"))
     assert f"#   seqattn compare {name}\n" in text
