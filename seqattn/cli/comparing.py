@@ -53,6 +53,30 @@ class DesignOptions:
 
 
 @dataclass(frozen=True)
+class QuestionOptions:
+    """The options for what is tested. The config section `compare` contains the defaults."""
+
+    heading: ClassVar = "Test options"
+
+    measure: Annotated[list[str] | None, typer.Option(
+        "--measure", metavar="MEASURE",
+        help="Measure to test: loss, sequence_error_rate, symbol_error_rate or"
+        " alignment_error_rate. Repeat the option to test several.",
+        show_default="compare.measures in CONFIG",
+    )] = None  # fmt: skip
+    margin: Annotated[float | None, typer.Option(
+        "--margin", metavar="D",
+        help="Difference that does not matter: also test whether variants are equal within it.",
+        show_default="compare.margin in CONFIG",
+    )] = None  # fmt: skip
+    power: Annotated[float | None, typer.Option(
+        "--power", metavar="D",
+        help="Difference that matters: say how many seeds would show it.",
+        show_default="compare.power in CONFIG",
+    )] = None  # fmt: skip
+
+
+@dataclass(frozen=True)
 class EngineOptions(WorkerOptions):
     """The options for the engine that trains the runs."""
 
@@ -71,6 +95,7 @@ class EngineOptions(WorkerOptions):
 def compare_command(
     config: ConfigFile,
     design: DesignOptions,
+    questions: QuestionOptions,
     options: RunOptions,
     compute: ComputeOptions,
     engine: EngineOptions,
@@ -95,6 +120,8 @@ def compare_command(
     planned = plan_comparison(
         config, options.changes, design.vary or [], along=design.along, seeds=design.seeds,
         resample_data=design.resample_data,
+        questions={"measures": questions.measure or None, "margin": questions.margin,
+                   "power": questions.power},
     )  # fmt: skip
     with (
         defer_stop_signals() as stop_request,

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from pydantic import ValidationError
 
-from seqattn.config import Compare, Config, Draft, Generated, Override, as_plain
+from seqattn.config import Compare, ComparedMeasure, Config, Draft, Generated, Override, as_plain
 from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.reading import read_yaml_list
 from seqattn.errors import ConfigError
@@ -57,6 +57,19 @@ class VariantConfig:
 
 
 @dataclass(frozen=True)
+class Questions:
+    """What a comparison asks about its variants; see the keys of the same names of `Compare`."""
+
+    measures: tuple[ComparedMeasure, ...] = ("loss",)
+    margin: float | None = None
+    power: float | None = None
+
+
+ONLY_LOSS = Questions()
+"""The default: which variants have a lower test loss."""
+
+
+@dataclass(frozen=True)
 class ComparisonPlan:
     """The variants and seeds of a comparison.
 
@@ -66,6 +79,7 @@ class ComparisonPlan:
         seeds: two or more seeds. Each variant is trained with all these seeds.
         along: the sweep key; "" if there is no sweep.
         resample_data: whether each seed draws new generated data; False if all data are files.
+        questions: what is tested.
     """
 
     name: str
@@ -73,6 +87,7 @@ class ComparisonPlan:
     seeds: range
     along: str = ""
     resample_data: bool = False
+    questions: Questions = ONLY_LOSS
 
     def config_of(self, variant: VariantConfig, seed: int) -> Config:
         """Return the config with which a variant is trained with the given seed."""
@@ -123,6 +138,7 @@ def plan_comparison(
     along: Grid | None = None,
     seeds: int | None = None,
     resample_data: bool | None = None,
+    questions: Mapping[str, Any] | None = None,
 ) -> ComparisonPlan:
     """Read a config, and plan the comparison that it describes. The arguments after `source`
     replace values in the config.
@@ -136,19 +152,22 @@ def plan_comparison(
         along: the key of the sweep, with its numbers; None for the sweep in the config.
         seeds: the number of seeds; None for the number in the config.
         resample_data: whether each seed draws new data; None for the value in the config.
+        questions: the values of `measures`, `margin` and `power`; None, or a key that is None or
+            missing, for the values in the config.
 
     Raises:
         ConfigError: if there are mistakes; the error lists the mistakes of all variants.
     """
     draft = Draft.read(source, overrides)
     draft.load_plugins()
-    compare = _read_section(draft)
+    questions = questions or {}
+    compare = _read_section(draft, questions)
     arms, sweep = _plan_variants(draft.name, compare, vary, along)
     count = compare.seeds if seeds is None else seeds
     _check_size(draft.name, len(arms), count)
     variants, mistakes = _resolve_variants(draft, arms)
     replaced = {"vary": vary or None, "variants": vary or None, "along": along, "seeds": seeds,
-                "resample_data": resample_data}  # fmt: skip
+                "resample_data": resample_data, **questions}  # fmt: skip
     mistakes += _check_overrides(
         draft, [key for key, value in replaced.items() if value is not None], arms
     )
@@ -164,8 +183,9 @@ def plan_comparison(
     first = variants[0].config
     seeds_of_each = range(first.seed, first.seed + count)
     return ComparisonPlan(
-        first.name, tuple(variants), seeds_of_each, sweep, resampled and bool(generated)
-    )
+        first.name, tuple(variants), seeds_of_each, sweep, resampled and bool(generated),
+        Questions(tuple(compare.measures), compare.margin, compare.power),
+    )  # fmt: skip
 
 
 def _resolve_variants(
@@ -219,15 +239,19 @@ def _check_data_seeds(generated: Sequence[Generated]) -> list[str]:
     ]
 
 
-def _read_section(draft: Draft) -> Compare:
-    """Remove the section `compare` from a draft, and return it.
+def _read_section(draft: Draft, replaced: Mapping[str, Any]) -> Compare:
+    """Remove the section `compare` from a draft, and return it with the replaced keys,
+    those with a value other than None.
 
     Raises:
         ConfigError: if the section has mistakes; the error lists them.
     """
     section = draft.content.pop("compare", None)
+    if section is None or isinstance(section, dict):
+        given = {key: value for key, value in replaced.items() if value is not None}
+        section = {**(section or {}), **given}
     try:
-        return Compare() if section is None else Compare.model_validate(section)
+        return Compare.model_validate(section)
     except ValidationError as error:
         found = [
             describe_error({**details, "loc": ("compare", *details["loc"])}, {"compare": section})

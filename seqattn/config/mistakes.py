@@ -74,6 +74,7 @@ def _describe(error: ErrorDetails, content: Mapping[str, Any]) -> tuple[KeyPath,
                 " FILE."
             ) * ("noun" in context)
         case "literal_error":
+            path = path[:-1] if path[-1].isdigit() else path  # an entry of a list
             section, _ = _section_of(path, content)
             return path, _not_a_choice(choices(section.model_fields[path[-1]]), given)
         case "missing_name":

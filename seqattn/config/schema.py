@@ -226,6 +226,13 @@ class Config(Section):
         return self
 
 
+ComparedMeasure = Literal[
+    "loss", "sequence_error_rate", "symbol_error_rate", "alignment_error_rate"
+]
+
+LOSS: list[ComparedMeasure] = ["loss"]
+
+
 class Compare(Section):
     """A comparison of several variants of the config, for `seqattn compare`."""
 
@@ -245,6 +252,16 @@ class Compare(Section):
     """Whether each seed has its own generated data, which all variants share, so that results do
     not depend on a single data set. With `false`, all seeds use the data of `data.train_seed`,
     `data.validation_seed` and `data.test_seed`. This key has no effect on data files."""
+    measures: Annotated[list[ComparedMeasure], Field(min_length=1)] = LOSS
+    """The measures of the test part in which the variants are tested against each other: the test
+    loss, and for symbols the share of outputs with a wrong symbol (`sequence_error_rate`), the
+    `symbol_error_rate` and the `alignment_error_rate` (AER). Pictures show the first of them."""
+    margin: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """A difference that does not matter, in the units of the measures. If it is set, each pair of
+    variants is also tested for equality within this margin."""
+    power: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """A difference that matters, in the units of the measures. If it is set, the result says how
+    many seeds would show this difference with a probability of 80%."""
 
     @model_validator(mode="after")
     def _check_variants(self) -> Self:
@@ -252,6 +269,8 @@ class Compare(Section):
             raise contradiction("vary", "and variants cannot both be set; remove one of them")
         if len(self.along) > 1:
             raise contradiction("along", f"has {len(self.along)} keys; a picture has one axis")
+        if len(set(self.measures)) < len(self.measures):
+            raise contradiction("measures", "has a measure twice; remove one of them")
         return self
 
 
@@ -268,6 +287,7 @@ __all__ = [
     "Attention",
     "CellConfig",
     "Compare",
+    "ComparedMeasure",
     "ComparisonFile",
     "Config",
     "ConstantForcing",

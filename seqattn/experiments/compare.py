@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from seqattn.analysis.comparison.reading import read_comparison
@@ -127,6 +127,7 @@ def _folder_lock(path: Path, comparison: ComparisonPlan) -> Iterator[Callable[[]
             if comparison.along:  # the key, and the value of each variant
                 arms = {each.name: [each.series, each.at] for each in comparison.variants}
                 content = {**content, "along": {"key": comparison.along, "arms": arms}}
+            content["questions"] = asdict(comparison.questions)
             write_json(path / MANIFEST_NAME, content)
 
         yield write_manifest

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from seqattn.analysis.comparison.columns import alignment_accuracies
+from seqattn.analysis.comparison.measures import name_measure
 from seqattn.analysis.comparison.result import (
     OWN_UNITS,
     ComparisonResult,
@@ -56,19 +57,32 @@ def draw_comparison(result: ComparisonResult) -> None:
             atomic_write(path, content)
 
 
-def _loss_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes:
-    lines = reference_losses(result)
+def _loss_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes | None:
+    """Draw the first measure that is tested. The result is None if no variant has it."""
+    measure = result.questions.measures[0]
+    variants = [variant for variant in variants if variant.values_of(measure)]
+    if not variants:
+        return None
+    lines = reference_losses(result) if measure == "loss" else []
     seeds = describe_seed_counts(len(variant.losses) for variant in variants)
-    summaries = [variant.seed_summary for variant in variants if variant.seed_summary]
+    summaries = [summary for each in variants if (summary := each.summary_of(measure))]
     if result.data_of_seeds == "new":
         lines = [(f"{name} (median)", loss) for name, loss in lines]
     return as_bytes(comparison_figure(
         [variant.name for variant in variants],
-        [np.array(list(variant.losses.values())) for variant in variants],
+        [np.array(list(variant.values_of(measure).values())) for variant in variants],
         [(each.median, *(each.median_interval or (math.nan, math.nan))) for each in summaries],
-        lines=lines, title=f"{result.name}: test loss of {seeds}", unit=result.unit_text,
-        loss_name=result.loss_name, no_interval_reason=NO_INTERVAL_REASON,
+        lines=lines, title=f"{result.name}: test {name_measure(measure)} of {seeds}",
+        no_interval_reason=NO_INTERVAL_REASON, **_axis(result),
     ))  # fmt: skip
+
+
+def _axis(result: ComparisonResult) -> dict[str, Any]:
+    """Return the arguments of a figure that describe the first measure that is tested."""
+    measure = result.questions.measures[0]
+    if measure == "loss":
+        return {"loss_name": result.loss_name, "unit": result.unit_text}
+    return {"loss_name": name_measure(measure), "is_rate": True}
 
 
 def _curve_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes:
@@ -120,29 +134,38 @@ def _titles(medians: Sequence[MedianAttention]) -> list[str]:
 
 
 def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) -> bytes | None:
-    """Draw the losses against the values of the swept key, with the mean baseline as a reference.
+    """Draw the first measure that is tested against the values of the swept key. Losses have the
+    mean baseline as a reference.
 
-    The result is None if the comparison is not a sweep.
+    The result is None if the comparison is not a sweep, or if no variant has the measure.
     """
     if not result.sweep_key:
         return None
-    groups: dict[str, list[VariantResult]] = {}
-    for variant in variants:
-        groups.setdefault(variant.sweep_group, []).append(variant)
-    lines = [sorted(group, key=_sweep_value) for group in groups.values()]
-    means = _mean_baseline_losses(result)
+    measure = result.questions.measures[0]
+    lines = _lines_of([variant for variant in variants if variant.values_of(measure)])
+    if not lines:
+        return None
+    means = _mean_baseline_losses(result) if measure == "loss" else {}
     lost = sum(len(variant.diverged) for variant in variants)
     return as_bytes(sweep_figure(
-        [name or result.name for name in groups],
+        [group[0].sweep_group or result.name for group in lines],
         [np.array([_sweep_value(variant) for variant in group]) for group in lines],
-        [[np.array(list(variant.losses.values())) for variant in group] for group in lines],
+        [[np.array(list(each.values_of(measure).values())) for each in group] for group in lines],
         [[np.array(alignment_accuracies(variant)) for variant in group] for group in lines],
         key=result.sweep_key,
         reference=(TRAINING_MEAN, np.array(list(means)), np.array(list(means.values())))
         if means else None,
         title=f"{result.name}: medians over seeds" + f"; {lost} runs diverged" * bool(lost),
-        unit=result.unit_text, loss_name=result.loss_name,
+        **_axis(result),
     ))  # fmt: skip
+
+
+def _lines_of(variants: Sequence[VariantResult]) -> list[list[VariantResult]]:
+    """Group the variants that differ only in the value of the swept key, in ascending order."""
+    groups: dict[str, list[VariantResult]] = {}
+    for variant in variants:
+        groups.setdefault(variant.sweep_group, []).append(variant)
+    return [sorted(group, key=_sweep_value) for group in groups.values()]
 
 
 def _mean_baseline_losses(result: ComparisonResult) -> dict[float, float]:
@@ -151,14 +174,16 @@ def _mean_baseline_losses(result: ComparisonResult) -> dict[float, float]:
     The mean baseline forecasts the mean of the training targets. The median is over the finished
     seeds of all variants with this value, because each seed may have its own data. The values of
     the key are in ascending order. The result is empty if variants with the same value have
-    different data, or if the variants have losses in different units.
+    different data, if the variants have losses in different units, or if the steps are symbols.
     """
     if not (result.same_data_in_pairs and result.same_units):
         return {}
     losses: dict[float, dict[int, float]] = {}
     for variant in sorted(result.variants, key=_sweep_value):
         for seed, summary in variant.summaries.items():
-            losses.setdefault(_sweep_value(variant), {})[seed] = summary["baselines"][TRAINING_MEAN]
+            if TRAINING_MEAN in summary["baselines"]:
+                of_value = losses.setdefault(_sweep_value(variant), {})
+                of_value[seed] = summary["baselines"][TRAINING_MEAN]
     return {value: float(np.median(list(of_seeds.values()))) for value, of_seeds in losses.items()}
 
 

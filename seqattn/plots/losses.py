@@ -265,6 +265,7 @@ def comparison_figure(
     unit: str = "",
     loss_name: str = SQUARED_ERROR,
     no_interval_reason: str = "",
+    is_rate: bool = False,
 ) -> Figure:
     """Draw the losses of several variants, with one row per variant.
 
@@ -281,6 +282,7 @@ def comparison_figure(
             in the legend.
         unit: the end of the axis label, such as ", scaled units".
         no_interval_reason: the reason that the legend gives if no variant has an interval.
+        is_rate: whether the losses are shares of errors, whose axis is linear, because 0 matters.
     """
     height = 1.5 + 0.62 * len(names) + 0.22 * len(lines)
     figure = Figure(figsize=(8.2, height), layout="constrained")
@@ -300,9 +302,10 @@ def comparison_figure(
     labels = shorten_names(names, MAX_NAME_LETTERS)
     axes.set_yticks(range(len(names)), labels)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    scale = set_loss_scale(axes, losses, vertical=False)
+    scale = "" if is_rate else set_loss_scale(axes, losses, vertical=False)
     _draw_cut_intervals(axes, intervals)
-    _set_log_ticks(axes)
+    if not is_rate:
+        _set_log_ticks(axes)
     axes.set_xlabel(f"{loss_name} on the test sequences{unit}{scale}")
     width = figure.get_size_inches()[0] - text_width(labels, TITLE_SIZE) - 0.3
     axes.set_title(wrap_text(title, width, TITLE_SIZE), loc="left")
@@ -414,6 +417,7 @@ def sweep_figure(
     title: str,
     unit: str = "",
     loss_name: str = SQUARED_ERROR,
+    is_rate: bool = False,
 ) -> Figure:
     """Draw the losses of several variants against the values of a config key.
 
@@ -431,6 +435,7 @@ def sweep_figure(
         reference: the name of a reference line, the values of the key, and the losses at these
             values; None for a figure without a reference line.
         unit: the second line of the axis label of the losses, such as ", scaled units".
+        is_rate: see `comparison_figure`.
     """
     has_accuracies = any(len(seeds) for seeds_by_value in accuracies for seeds in seeds_by_value)
     figure = Figure(figsize=(7.0, 6.2 if has_accuracies else 4.2), layout="constrained")
@@ -441,8 +446,10 @@ def sweep_figure(
     if reference is not None:
         name, values, levels = reference
         top.plot(values, levels, color=GREY, lw=1.1, ls=DASHES[1], zorder=0, label=name)
-    scale = set_loss_scale(top, [seeds for by_value in losses for seeds in by_value])
-    _set_log_ticks(top, vertical=True)
+    scale = ""
+    if not is_rate:
+        scale = set_loss_scale(top, [seeds for by_value in losses for seeds in by_value])
+        _set_log_ticks(top, vertical=True)
     top.set_ylabel(f"{loss_name}, test\n{f'{unit}{scale}'.removeprefix(',').strip()}")
     top.set_title(wrap_text(title, 6.0, TITLE_SIZE), loc="left")
     top.plot([], [], "o", ms=4, color=BLACK, alpha=0.5, mew=0, label="a seed")

@@ -33,7 +33,7 @@ from tests.conftest import ROOT
 
 COMPARISONS = sorted(
     path
-    for folder in ("compare", "bottleneck")
+    for folder in ("bottleneck", "claims", "compare")
     for path in (ROOT / "configs" / folder).rglob("*.yaml")
 )
 CONFIGS = [path for path in sorted((ROOT / "configs").rglob("*.yaml")) if path not in COMPARISONS]

@@ -111,3 +111,20 @@ def test_references_are_split_at_a_millionth_of_the_smallest_loss() -> None:
     assert [name for name, _ in omitted] == ["zero", "below", "none"]
     assert split_references(references, positive_losses([[0.0]])) == (references, [])
     assert positive_losses([]).size == 0
+
+
+def test_rates_have_a_linear_axis() -> None:
+    """A rate of 0 is the best result, and must be seen."""
+    rates = [np.array([0.0, 0.25, 0.5])]
+    figure = comparison_figure(
+        ["a"], rates, [(0.25, 0.0, 0.5)], lines=[], title="t", loss_name="rate", is_rate=True
+    )
+    (axes,) = figure.axes
+    assert axes.get_xscale() == "linear"
+    assert axes.get_xlim()[0] < 0
+    assert axes.get_xlabel() == "rate on the test sequences"
+    swept = sweep_figure(
+        ["a"], [np.array([3.0])], [rates], [[np.array([])]], key="k", reference=None, title="t",
+        loss_name="rate", is_rate=True,
+    )  # fmt: skip
+    assert swept.axes[0].get_yscale() == "linear"

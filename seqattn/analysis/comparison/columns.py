@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,20 +16,24 @@ from typing import Any
 
 import numpy as np
 
+from seqattn.analysis.comparison.measures import RATES
 from seqattn.analysis.comparison.result import ComparisonResult, VariantResult
+from seqattn.config import ComparedMeasure
 
 VARIANT_COLUMNS = (
     "variant", "seeds", "failed", "median", "median_low", "median_high", "mean", "best",
     "best_seed", "worst", "worst_seed", "beats_baseline", "median_teacher_forced",
     "median_above_floor", "lowest_alignment_accuracy", "parameters", "seconds", "unfinished",
+    *(f"{name}{end}" for name in RATES for end in ("", "_low", "_high")),
 )  # fmt: skip
 PAIR_COLUMNS = (
     "first", "second", "seeds", "hodges_lehmann", "low", "high", "first_better", "p", "p_holm",
-    "effect", "decided", "alike", "first_failed", "second_failed",
+    "effect", "decided", "alike", "first_failed", "second_failed", "measure", "margin", "p_equal",
+    "seeds_needed",
 )  # fmt: skip
 SEED_COLUMNS = (
     "variant", "seed", "test_loss", "test_loss_teacher_forced", "validation_loss", "best_epoch",
-    "epochs", "beats_best_baseline", "alignment_accuracy", "seconds",
+    "epochs", "beats_best_baseline", "alignment_accuracy", "seconds", *RATES,
 )  # fmt: skip
 
 
@@ -72,7 +77,8 @@ def pair_results(result: ComparisonResult) -> ResultTable:
     return ResultTable(PAIR_COLUMNS, tuple(
         (pair.first, pair.second, pair.seeds, pair.estimate, *(pair.interval or (None, None)),
          pair.first_wins, pair.p, pair.p_holm, pair.effect, pair.is_decided, pair.ties,
-         *pair.diverged)
+         *pair.diverged, pair.measure, pair.margin, None if pair.margin is None else pair.p_equal,
+         pair.seeds_needed)
         for pair in result.pairs
     ))  # fmt: skip
 
@@ -81,7 +87,8 @@ def seed_results(result: ComparisonResult) -> ResultTable:
     """Return a row for each seed of each variant: the content of `seeds.csv`."""
     return ResultTable(SEED_COLUMNS, tuple(
         (variant.name, seed,
-         *(_seed_value(_seed_summary(variant, seed), key) for key in SEED_COLUMNS[2:]))
+         *(_seed_value(_seed_summary(variant, seed), key) for key in SEED_COLUMNS[2:-len(RATES)]),
+         *(variant.values_of(measure).get(seed) for measure in RATES))
         for variant in result.variants
         for seed in variant.folders
     ))  # fmt: skip
@@ -111,7 +118,9 @@ def alignment_accuracies(variant: VariantResult) -> list[float]:
 def _variant_row(variant: VariantResult) -> tuple[Any, ...]:
     summary, diverged = variant.seed_summary, len(variant.diverged)
     if summary is None:
-        return (variant.name, 0, 0, *[None] * (len(VARIANT_COLUMNS) - 4), variant.unfinished)
+        row = dict.fromkeys(VARIANT_COLUMNS, None)
+        row |= {"variant": variant.name, "seeds": 0, "failed": 0, "unfinished": variant.unfinished}
+        return tuple(row.values())
     known = variant.any_summary if variant.summaries else {}
     return (
         variant.name, len(variant.losses), diverged,
@@ -122,7 +131,16 @@ def _variant_row(variant: VariantResult) -> tuple[Any, ...]:
         _median_value(variant, "above_floor") if variant.summaries else None,
         min(alignment_accuracies(variant), default=None),
         known.get("parameters"), median_seconds(variant), variant.unfinished,
+        *itertools.chain.from_iterable(_rate_cells(variant, measure) for measure in RATES),
     )  # fmt: skip
+
+
+def _rate_cells(variant: VariantResult, measure: ComparedMeasure) -> tuple[float | None, ...]:
+    """Return the median of a measure over the seeds, and the bounds of its 95% interval."""
+    summary = variant.summary_of(measure)
+    if summary is None:
+        return (None, None, None)
+    return (summary.median, *(summary.median_interval or (None, None)))
 
 
 def _median_value(variant: VariantResult, key: str) -> float | None:

@@ -17,6 +17,7 @@ from seqattn.analysis.comparison.result import ComparisonResult, DataOfSeeds, Va
 from seqattn.analysis.comparison.statistics import paired_tests
 from seqattn.analysis.comparison.units import LossUnit, units_of_losses
 from seqattn.config import as_plain, read_stored
+from seqattn.config.comparing import ONLY_LOSS, Questions
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.runs import COMPARISON, RunFolder, check_summary, read_manifest, seed_of_folder
 
@@ -69,7 +70,11 @@ def read_comparison(path: Path) -> ComparisonResult:
     variants = [VariantResult.read(name, folders, *sweep_of_variant.get(name, ("", None)))
             for name, folders in runs.items()]  # fmt: skip
     data = {name: config["data"] for name, config in configs.items()}
-    return collect_result(path, variants, data, str(sweep.get("key", "")), resampled=resampled)
+    asked = manifest.get("questions") or {}
+    questions = Questions(**{**asked, "measures": tuple(asked.get("measures", ("loss",)))})
+    return collect_result(
+        path, variants, data, str(sweep.get("key", "")), resampled=resampled, questions=questions
+    )
 
 
 def collect_seeds(path: Path, name: str, folders: Mapping[int, RunFolder]) -> ComparisonResult:
@@ -161,6 +166,7 @@ def collect_result(
     sweep_key: str,
     *,
     resampled: bool,
+    questions: Questions = ONLY_LOSS,
 ) -> ComparisonResult:
     """Test all pairs of variants with comparable losses, and determine whether the variants share
     their data and units.
@@ -174,20 +180,24 @@ def collect_result(
         data: the `data` section of each variant's config, by variant name.
         sweep_key: the config key that the comparison sweeps over; "" if there is no sweep.
         resampled: whether each seed has its own generated data.
+        questions: what is tested.
     """
     groups: dict[tuple[Any, ...], dict[str, dict[int, float]]] = {}
     data_of_group: dict[tuple[float | None, LossUnit], set[str]] = {}
     units = units_of_losses(variants, data)
     for variant in variants:
         group = variant.sweep_value, units[variant.name]
-        groups.setdefault(group, {})[variant.name] = variant.losses
+        for measure in questions.measures:
+            values = variant.values_of(measure)
+            groups.setdefault((measure, *group), {})[variant.name] = values
         data_of_group.setdefault(group, set()).add(_sequences_of(data[variant.name]))
     files = all(section.get("kind") in ("file", "text") for section in data.values())
     data_of_seeds: DataOfSeeds = "files" if files else "new" if resampled else "same"
     if len({seed for variant in variants for seed in variant.folders}) < 2:
         data_of_seeds = "one"
     return ComparisonResult(
-        path, path.name, tuple(variants), tuple(paired_tests(groups.values())),
+        path, path.name, tuple(variants),
+        tuple(paired_tests(groups.values(), [measure for measure, *_ in groups], questions)),
         same_data=len(set().union(*data_of_group.values())) == 1,
         same_data_in_pairs=all(len(found) == 1 for found in data_of_group.values()),
         same_units=len(set(units.values())) == 1,
@@ -197,6 +207,7 @@ def collect_result(
         }) == 1,
         data_of_seeds=data_of_seeds, sweep_key=sweep_key,
         instance_normalized=any(map(_is_instance_normalized, data.values())),
+        questions=questions,
     )  # fmt: skip
 
 

@@ -10,7 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from seqattn.analysis.comparison.measures import read_measure
 from seqattn.analysis.comparison.statistics import PairedTest, SeedSummary
+from seqattn.config import ComparedMeasure
+from seqattn.config.comparing import ONLY_LOSS, Questions
 from seqattn.errors import counted
 from seqattn.runs import RunFolder
 
@@ -83,14 +86,29 @@ class VariantResult:
 
         The loss of a diverged run is inf. An unfinished run has no entry.
         """
-        found = {seed: float(summary["test_loss"]) for seed, summary in self.summaries.items()}
-        found.update(dict.fromkeys(self.diverged, math.inf))
+        return self.values_of("loss")
+
+    def values_of(self, measure: ComparedMeasure) -> dict[int, float]:
+        """Return a measure of the test part, by seed.
+
+        The value of a diverged run is inf. An unfinished run has no entry. The result is empty if
+        the finished runs do not have the measure, such as the AER of a model without attention.
+        """
+        read = {seed: read_measure(summary, measure) for seed, summary in self.summaries.items()}
+        found = {seed: value for seed, value in read.items() if value is not None}
+        if found or not read:
+            found.update(dict.fromkeys(self.diverged, math.inf))
         return {seed: found[seed] for seed in self.folders if seed in found}
 
     @cached_property
     def seed_summary(self) -> SeedSummary | None:
         """Statistics of the test losses; None if no seed has a result."""
-        return SeedSummary.of(self.losses) if self.losses else None
+        return self.summary_of("loss")
+
+    def summary_of(self, measure: ComparedMeasure) -> SeedSummary | None:
+        """Return statistics of a measure over the seeds; None if no seed has it."""
+        values = self.values_of(measure)
+        return SeedSummary.of(values) if values else None
 
     @property
     def any_summary(self) -> Mapping[str, Any]:
@@ -126,6 +144,7 @@ class ComparisonResult:
             in standard deviations of each source (`data.normalize: instance`).
         data_of_seeds: the kind of data that the seeds use; see `DataOfSeeds`.
         sweep_key: the swept config key; "" if the comparison is not a sweep.
+        questions: what the pairs are tested for.
     """
 
     path: Path
@@ -139,6 +158,7 @@ class ComparisonResult:
     data_of_seeds: DataOfSeeds
     sweep_key: str = ""
     instance_normalized: bool = False
+    questions: Questions = ONLY_LOSS
 
     @property
     def pictures(self) -> tuple[Path, ...]:

@@ -79,6 +79,57 @@ def signed_rank(differences: Floats, level: float) -> SignedRank:
     return SignedRank(len(nonzero), p, _estimate(nonzero), interval)
 
 
+def equality_p(differences: Floats, margin: float) -> float:
+    """Return the p-value of two one-sided signed-rank tests of equality within a margin
+    (Schuirmann 1987).
+
+    One test has the null hypothesis that the shift is at most -margin, and the other that it is at
+    least margin. The p-value is the larger one of the two, so equality is shown if both hypotheses
+    are rejected.
+
+    Args:
+        differences: (n,), the differences of the pairs, which may be inf or -inf.
+        margin: the largest difference that does not matter, above 0.
+    """
+    above, below = differences + margin, margin - differences
+    return max(_one_sided_p(above[above != 0]), _one_sided_p(below[below != 0]))
+
+
+def seeds_for_power(differences: Floats, sought: float, level: float, power: float) -> int | None:
+    """Estimate how many pairs show a difference with a given probability, from a pilot.
+
+    The signed-rank test of n pairs with p' = P(d_i + d_j > 0) has the asymptotic power
+
+        power = Phi(sqrt(3 n) |p' - 1/2| - z),   Phi(z) = 1 - level / 2
+
+    (Noether 1987, Journal of the American Statistical Association 82:645-647, section 3). The pilot
+    gives p': its differences are centered at their Hodges-Lehmann estimate and shifted by the
+    difference that is sought. As the test assumes that differences are symmetric about the shift,
+    each centered difference counts with both signs.
+
+    Args:
+        differences: (n,), the differences of the pilot.
+        sought: the difference that the test should show, above 0.
+        level: the two-sided level of the test.
+        power: the probability with which the test should show it.
+
+    Returns:
+        The number of pairs; None if a difference of the pilot is infinite, or if p' is 1/2.
+    """
+    if not np.isfinite(differences).all():
+        return None
+    center = _estimate(differences) if (differences != 0).any() else 0.0
+    centered = np.concatenate([differences - center, center - differences])
+    i, j = np.triu_indices(len(centered), 1)
+    sums = centered[i] + centered[j] + 2 * sought
+    probability = float((sums > 0).mean() + (sums == 0).mean() / 2)
+    if probability <= 0.5:
+        return None
+    z = float(special.ndtri(1 - level / 2) + special.ndtri(power))
+    needed = math.ceil(z**2 / (3 * (probability - 0.5) ** 2))
+    return max(needed, pairs_needed(level))
+
+
 def smallest_p(pairs: int) -> float:
     """Return the smallest possible exact p-value, which is the p-value if all differences have the
     same sign.

@@ -7,18 +7,30 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from seqattn.analysis.comparison.signed_rank import pairs_needed, signed_rank, smallest_p
+from seqattn.analysis.comparison.measures import name_measure
+from seqattn.analysis.comparison.signed_rank import (
+    equality_p,
+    pairs_needed,
+    seeds_for_power,
+    signed_rank,
+    smallest_p,
+)
+from seqattn.config.comparing import ONLY_LOSS, Questions
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 LEVEL = 0.05
+POWER = 0.8
+"""The probability with which the number of seeds for `Questions.power` shows the difference."""
+RATE_DIGITS = 12
+"""Decimals to which differences of rates are rounded, so that equal differences stay equal."""
 SEEDS_NEEDED = pairs_needed(LEVEL)
 """The smallest number of seeds for which a 95% interval of the median exists and a difference can
 be significant."""
@@ -117,6 +129,13 @@ class PairedTest:
         num_tests: the number of tests of the comparison.
         diverged: the number of pairs in which the first variant diverged, and the number of pairs
             in which the second variant diverged.
+        measure: the measure that is tested. All attributes call its value the loss.
+        margin: the difference that does not matter; None if equality is not tested.
+        p_equal: the p-value of equality within the margin (`equality_p`), with Holm's correction
+            for all tests of equality of the comparison; 1 if equality is not tested.
+        sought: the difference that matters; None if there is none.
+        seeds_needed: the number of seeds that would show the difference `sought` with a probability
+            of 80% at the level of an interval; None if it is unknown.
     """
 
     first: str
@@ -133,6 +152,16 @@ class PairedTest:
     ties: int = 0
     num_tests: int = 1
     diverged: tuple[int, int] = (0, 0)
+    measure: str = "loss"
+    margin: float | None = None
+    p_equal: float = 1.0
+    sought: float | None = None
+    seeds_needed: int | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the test shows that the variants are equal within the margin."""
+        return self.p_equal < LEVEL
 
     @property
     def second_wins(self) -> int:
@@ -147,7 +176,35 @@ class PairedTest:
         return self.p_holm < LEVEL and more * self.effect >= 0
 
     def describe(self) -> str:
-        """Return the result of the test as one or two sentences."""
+        """Return the results of the tests as one or more sentences."""
+        return " ".join(filter(None, [
+            self._describe_difference(), self._describe_equality(), self._describe_power()
+        ]))  # fmt: skip
+
+    def _describe_equality(self) -> str:
+        """Return a sentence about equality within the margin; "" if it is not tested."""
+        if self.margin is None:
+            return ""
+        means = f"equal in {name_measure(self.measure)} within {format_number(self.margin)}"
+        p = f"two one-sided tests, p = {format_p(self.p_equal)}" + ", Holm" * (self.num_tests > 1)
+        if self.is_equal:
+            return f"They are {means} ({p})."
+        return f"The seeds do not show that they are {means} ({p})."
+
+    def _describe_power(self) -> str:
+        """Return a sentence about the number of seeds that show the difference `sought`; "" if
+        there is no such difference."""
+        if self.sought is None:
+            return ""
+        size = format_number(self.sought)
+        if self.seeds_needed is None:
+            return f"These seeds do not tell how many seeds would show a difference of {size}."
+        return (
+            f"About {self.seeds_needed:,} seeds would show a difference of {size} with a"
+            f" probability of {POWER:.0%}."
+        )
+
+    def _describe_difference(self) -> str:
         both = f"{self.first} and {self.second}"
         if self.is_decided:
             return self._describe_decision()
@@ -160,7 +217,8 @@ class PairedTest:
                 if diverged
                 else ""
             )
-            return f"{both} have the same result in all {self.seeds} seeds{details}."
+            result = "result" if self.measure == "loss" else name_measure(self.measure)
+            return f"{both} have the same {result} in all {self.seeds} seeds{details}."
         if self.smallest_p_untied >= LEVEL:
             return f"{self.seeds} seeds are too few to tell {both} apart, whatever their losses."
         if self.smallest_p >= LEVEL:
@@ -217,7 +275,10 @@ class PairedTest:
         """
         untied = " over the seeds that are not tied" if self.ties else ""
         size = "unknown" if math.isnan(self.estimate) else format_number(sign * self.estimate)
-        words = f"the typical difference in loss{untied}, {subtraction} (Hodges-Lehmann), is {size}"
+        words = (
+            f"the typical difference in {name_measure(self.measure)}{untied}, {subtraction}"
+            f" (Hodges-Lehmann), is {size}"
+        )
         if self.interval is None:
             return f"{words}, without an interval ({self.interval_needs})"
         low, high = sorted(sign * bound for bound in self.interval)
@@ -259,37 +320,69 @@ def format_p(p: float) -> str:
     )
 
 
-def paired_tests(groups: Iterable[Mapping[str, Mapping[int, float]]]) -> list[PairedTest]:
+def paired_tests(
+    groups: Iterable[Mapping[str, Mapping[int, float]]],
+    measures: Iterable[str] = itertools.repeat("loss"),
+    questions: Questions = ONLY_LOSS,
+) -> list[PairedTest]:
     """Test every pair of variants within each group, and correct for the total number of tests.
+
+    The tests for a difference and the tests of equality are corrected separately.
 
     Args:
         groups: for each group of variants, the losses by variant name and seed. The loss of a
             diverged seed is inf. The test of two variants uses the seeds that both variants have.
             Two variants with fewer than two common seeds are not tested.
+        measures: the measure of each group, whose values stand for losses.
+        questions: whether equality is tested, and the difference that is sought.
     """
-    pairs = list[tuple[str, str, Floats, tuple[int, int]]]()
-    every = [(losses, *two) for losses in groups for two in itertools.combinations(losses, 2)]
-    for losses, first, second in every:
-        shared = [seed for seed in losses[first] if seed in losses[second]]
-        if len(shared) < 2:
-            continue
-        a, b = (np.array([losses[name][seed] for seed in shared]) for name in (first, second))
-        lost = int(np.isinf(a).sum()), int(np.isinf(b).sum())
-        pairs.append((first, second, subtract_pairs(a, b), lost))
-    found = [signed_rank(differences, LEVEL / len(pairs)) for *_, differences, _ in pairs]
+    pairs = list(_pairs_of(zip(groups, measures, strict=False)))
+    margin, sought = questions.margin, questions.power
+    level = LEVEL / max(len(pairs), 1)
+    found = [signed_rank(pair.differences, level) for pair in pairs]
     corrected = holm([each.p for each in found])
     smallest = holm([smallest_p(each.pairs) for each in found])
-    untied = holm([smallest_p(len(differences)) for *_, differences, _ in pairs])
+    untied = holm([smallest_p(len(pair.differences)) for pair in pairs])
+    equal = holm([equality_p(pair.differences, margin) for pair in pairs] if margin else [])
     return [
         PairedTest(
-            first, second, len(differences), each.estimate if each.pairs else 0.0, each.interval,
-            int((differences < 0).sum()), each.p, p_holm, rank_biserial(differences), least,
-            without_ties, int((differences == 0).sum()), len(pairs), lost,
+            pair.first, pair.second, len(pair.differences), each.estimate if each.pairs else 0.0,
+            each.interval, int((pair.differences < 0).sum()), each.p, corrected[k],
+            rank_biserial(pair.differences), smallest[k], untied[k],
+            int((pair.differences == 0).sum()), len(pairs), pair.diverged, pair.measure,
+            margin, equal[k] if margin else 1.0, sought,
+            seeds_for_power(pair.differences, sought, level, POWER) if sought else None,
         )
-        for (first, second, differences, lost), each, p_holm, least, without_ties in zip(
-            pairs, found, corrected, smallest, untied, strict=True
-        )
+        for k, (pair, each) in enumerate(zip(pairs, found, strict=True))
     ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two variants, and the differences (n,) of a measure over their common seeds."""
+
+    first: str
+    second: str
+    measure: str
+    differences: Floats
+    diverged: tuple[int, int]
+
+
+def _pairs_of(
+    groups: Iterable[tuple[Mapping[str, Mapping[int, float]], str]],
+) -> Iterator[_Pair]:
+    """Yield the pairs of variants of each group that have two common seeds or more."""
+    for losses, measure in groups:
+        for first, second in itertools.combinations(losses, 2):
+            shared = [seed for seed in losses[first] if seed in losses[second]]
+            if len(shared) < 2:
+                continue
+            a, b = (np.array([losses[name][seed] for seed in shared]) for name in (first, second))
+            differences = subtract_pairs(a, b)
+            if measure != "loss":
+                differences = differences.round(RATE_DIGITS)
+            lost = int(np.isinf(a).sum()), int(np.isinf(b).sum())
+            yield _Pair(first, second, measure, differences, lost)
 
 
 def subtract_pairs(first: Floats, second: Floats) -> Floats:

@@ -17,6 +17,7 @@ from seqattn.analysis.comparison.columns import (
     seed_results,
     variant_results,
 )
+from seqattn.analysis.comparison.measures import RATES, name_measure
 from seqattn.analysis.comparison.result import ComparisonResult, DataOfSeeds, VariantResult
 from seqattn.analysis.comparison.statistics import (
     LEVEL,
@@ -27,6 +28,7 @@ from seqattn.analysis.comparison.statistics import (
     format_number,
     format_p,
 )
+from seqattn.config.comparing import ONLY_LOSS
 from seqattn.runs.storage import atomic_write, read_regular_file
 
 
@@ -73,10 +75,15 @@ def variant_cells(variant: VariantResult) -> list[str]:
         f"{count_wins(variant)} of {with_result}"
         + (f", {diverged} diverged" if diverged else "")
         + (f", {variant.unfinished} unfinished" if variant.unfinished else ""),
+        *(_rate_cell(variant.summary_of(measure), diverged) for measure in RATES),
         f"{min(found):.1%}" if (found := alignment_accuracies(variant)) else EMPTY_CELL,
         f"{variant.any_summary['parameters']:,}" if variant.summaries else EMPTY_CELL,
         EMPTY_CELL if seconds is None else f"{seconds:.2g}",
     ]
+
+
+def _rate_cell(rate: SeedSummary | None, diverged: int) -> str:
+    return EMPTY_CELL if rate is None else _median_cell(rate, diverged)
 
 
 def _median_cell(summary: SeedSummary, diverged: int) -> str:
@@ -96,12 +103,14 @@ def _loss_cell(loss: float, seed: int) -> str:
 
 NO_INTERVAL_REASON = f"needs {SEEDS_NEEDED} seeds"
 EMPTY_CELL = "-"
+RATE_HEADINGS = tuple(f"{name_measure(measure)} [95%]" for measure in RATES)
 HEADINGS = (
     "variant", "median loss [95%]", "mean loss", "best (seed)", "worst (seed)",
-    "beats baseline", "true step (worst)", "parameters", "seconds",
+    "beats baseline", *RATE_HEADINGS, "true step (worst)", "parameters", "seconds",
 )  # fmt: skip
 NARROW_COLUMNS = (
-    "variant", "median loss [95%]", "worst (seed)", "beats baseline", "true step (worst)",
+    "variant", "median loss [95%]", *RATE_HEADINGS, "worst (seed)", "beats baseline",
+    "true step (worst)",
 )  # fmt: skip
 
 
@@ -254,7 +263,16 @@ def markdown(result: ComparisonResult) -> str:
 def pair_table(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the rows of the table of pairs for display."""
     headings = ["first", "second", "difference", "95%", "first better", "p (Holm)", "effect"]
-    return headings, [_pair_cells(pair) for pair in result.pairs]
+    rows = [_pair_cells(pair) for pair in result.pairs]
+    if result.questions.measures != ONLY_LOSS.measures:
+        headings.insert(2, "measure")
+        for row, pair in zip(rows, result.pairs, strict=True):
+            row.insert(2, name_measure(pair.measure))
+    if result.questions.margin is not None:
+        headings.append(f"p, equal within {format_number(result.questions.margin)}")
+        for row, pair in zip(rows, result.pairs, strict=True):
+            row.append(format_p(pair.p_equal))
+    return headings, rows
 
 
 def explain_pairs(count: int) -> str:

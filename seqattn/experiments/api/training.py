@@ -183,6 +183,9 @@ def compare(
     along: Mapping[str, Sequence[float]] | None = None,
     seeds: int | None = None,
     resample_data: bool | None = None,
+    measures: Sequence[str] | None = None,
+    margin: float | None = None,
+    power: float | None = None,
     output_dir: str | Path = "outputs",
     workers: int | None = 1,
     progress: bool | None = None,
@@ -204,6 +207,8 @@ def compare(
         seeds: number of seeds of each variant; None for `compare.seeds` of the config.
         resample_data: whether each seed has its own generated data; None for
             `compare.resample_data` of the config.
+        measures, margin, power: what is tested, such as `measures=["sequence_error_rate"]`; None
+            for the keys of the same names in the section `compare` of the config.
         output_dir: parent of the folder of the comparison.
         workers: see `train_seeds`.
         progress, **overrides: see `train`. The overrides apply to all variants.
@@ -223,6 +228,8 @@ def compare(
         source, as_override_list(overrides), as_config_value(vary or {}),
         along=None if along is None else as_config_value(along), seeds=seeds,
         resample_data=resample_data,
+        questions={"measures": None if measures is None else list(measures), "margin": margin,
+                   "power": power},
     )  # fmt: skip
     with show_bar(plan.name, progress) as callbacks:
         result = run_comparison(
