@@ -58,6 +58,11 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "dot sparsemax two-way": {
         "bidirectional": True, "attention": {"score": "dot", "normalizer": "sparsemax"},
     },
+    "entmax": {"attention": {"score": "dot", "normalizer": "entmax"}},
+    "learned entmax heads": {
+        "hidden_dim": 22,
+        "attention": {"heads": 2, "normalizer": "entmax", "alpha": "learned"},
+    },
     "general hard rnn input_feeding": {
         "cell": "rnn", "input_feeding": True,
         "attention": {"score": "general", "normalizer": "hard", "estimator": "reinforce"},

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
+from scipy.optimize import brentq
 
 from tests.conftest import ROOT, train_small
 
@@ -37,6 +38,7 @@ MORE = {
                               "model.attention.location={kind: location_shift}"],
     "cosine heads": ["model.attention={score: cosine, heads: 4, location: {kind: local}}"],
     "general heads": ["model.attention={score: general, heads: 4, normalizer: sparsemax}"],
+    "entmax": ["model.attention={heads: 2, normalizer: entmax, alpha: learned}"],
     "no attention": ["model.attention=null"],
     "transformer post": ["model={kind: transformer, norm: post, positions: learned, longest: 5,"
                          " layers: 1, model_dim: 12, heads: 3}"],
@@ -92,14 +94,29 @@ def scores_and_values(
     return e, heads(values)
 
 
-def normalize(normalizer: str, e: Array) -> Array:
+def entmax(e: Array, alpha: float) -> Array:
+    scaled = (alpha - 1) * e
+
+    def weights(tau: float) -> Array:
+        return np.asarray(np.maximum(scaled - tau, 0) ** (1 / (alpha - 1)))
+
+    return weights(brentq(lambda tau: weights(tau).sum() - 1, scaled.max() - 1, scaled.max()))
+
+
+def normalize(p: Weights, config: dict[str, Any], e: Array) -> Array:
     """Return the weights (A, L) of scores (A, L)."""
+    normalizer = config["normalizer"]
     if normalizer == "softmax":
         return softmax(e)
     if normalizer == "hard":
         return np.eye(e.shape[-1])[e.argmax(-1)]
-    assert normalizer == "sparsemax"
     rows = []
+    if normalizer == "entmax":
+        alphas = np.full(len(e), 1.5)
+        if config["alpha"] == "learned":
+            alphas = 1.01 + 0.99 * sigmoid(p["attention.normalizer.theta.value"])
+        return np.stack([entmax(row, float(alpha)) for row, alpha in zip(e, alphas, strict=True)])
+    assert normalizer == "sparsemax"
     for row in e:
         largest = np.sort(row[np.isfinite(row)])[::-1]
         k = max(k for k in range(1, len(largest) + 1)
@@ -117,13 +134,13 @@ def attend(
     location, name = config["location"], "attention.location"
     positions = np.arange(L)
     if location is None:
-        w = normalize(config["normalizer"], e)
+        w = normalize(p, config, e)
     elif location["kind"] == "local":
         D = location["window"]
         hidden = np.tanh(linear(p, f"{name}.predict", h))
         centre = (L - 1) * sigmoid(linear(p, f"{name}.combine", hidden))[:, None]  # (A, 1)
         distance = positions - centre
-        w = normalize(config["normalizer"], np.where(np.abs(distance) > D, -np.inf, e))
+        w = normalize(p, config, np.where(np.abs(distance) > D, -np.inf, e))
         w = w * np.exp(-2 * distance**2 / D**2)
     else:
         n = location["shift_range"]
@@ -132,7 +149,7 @@ def attend(
         s = softmax(numbers[:, 2:])
         if previous is None:
             previous = np.tile(positions == L - 1, (A, 1)).astype(float)
-        u = g * normalize(config["normalizer"], e) + (1 - g) * previous
+        u = g * normalize(p, config, e) + (1 - g) * previous
         shifted = sum(
             s[:, m, None] * u[:, (positions - m + (n - 1) // 2) % L] for m in range(n)
         )  # fmt: skip
