@@ -429,8 +429,16 @@ class Transformer(ModelConfig):
     """Number of layers in the encoder. The decoder has the same number of layers."""
     feedforward_dim: Annotated[int, Field(ge=1, le=32768)] = 64
     """Width of the hidden layer in each feed-forward sublayer."""
-    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
-    """Positional encoding. With `none`, the order of source steps has no effect."""
+    positions: Literal["sinusoidal", "learned", "relative", "alibi", "rotary", "none"] = (
+        "sinusoidal"
+    )
+    """Positions of steps. `sinusoidal` and `learned` are added to the inputs. `relative` (Shaw et
+    al. 2018), `alibi` (Press et al. 2022) and `rotary` (Su et al. 2021) act inside self-attention
+    through the difference of two positions. With `none`, the order of source steps has no
+    effect."""
+    max_distance: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """Largest distance of `positions: relative`; steps that are further apart count as this far
+    apart. `null` means 16."""
     longest: Count | None = None
     """Number of learned positions, which limits the length of sequences. The key requires
     `positions: learned`."""
@@ -463,6 +471,18 @@ class Transformer(ModelConfig):
 
     @model_validator(mode="after")
     def _check_positions(self) -> Self:
+        head = self.model_dim // self.heads
+        if self.positions == "rotary" and head % 2:
+            raise contradiction(
+                "positions",
+                f"is rotary, which rotates pairs of numbers, but each head has the odd width {head}"
+                " (model_dim / heads). Choose an even width",
+            )
+        if self.positions != "relative" and self.max_distance is not None:
+            raise contradiction(
+                "max_distance",
+                f"requires positions: relative; positions: {self.positions} has no such distance",
+            )
         if self.positions == "learned" and self.longest is None:
             raise contradiction("longest", "must be the number of learned positions")
         if self.positions != "learned" and self.longest is not None:

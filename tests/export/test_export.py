@@ -87,6 +87,13 @@ MECHANISMS: dict[str, dict[str, Any]] = {
         "kind": "transformer", "model_dim": 11, "heads": 1, "layers": 1, "feedforward_dim": 13,
         "positions": "learned", "longest": 9, "norm": "post",
     },
+    **{
+        f"transformer {positions}": {
+            "kind": "transformer", "model_dim": 12, "heads": 2, "layers": 1, "feedforward_dim": 13,
+            "positions": positions,
+        }
+        for positions in ("relative", "alibi", "rotary")
+    },
 }  # fmt: skip
 SETS = ["data.n_train=48", "data.n_validation=24", "data.n_test=12", "training.epochs=3",
         "model.hidden_dim=5", "name=small"]  # fmt: skip

@@ -22,7 +22,7 @@ from seqattn.models.attention import (
 )
 from seqattn.models.attention.location_based import valid_lengths
 from seqattn.models.layers import init_parameters
-from seqattn.models.transformer import SinusoidalPositionalEncoding
+from seqattn.models.positions import SinusoidalPositionalEncoding
 from seqattn.training.learner import StepRNG
 from tests.project.test_contract import ALLOWED, OTHERS, name_of, validated
 

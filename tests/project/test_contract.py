@@ -115,6 +115,15 @@ def other_families() -> Iterator[dict[str, Any]]:
             "layers": layers, "dropout": dropout, "model_dim": H * heads, "feedforward_dim": 13,
             "longest": 17 if positions == "learned" else None,
         }  # fmt: skip
+    for positions, (norm, dropout), heads, layers in itertools.product(
+        ("relative", "alibi", "rotary"), (("pre", 0.3), ("post", 0.0)), (1, A), (1, 3)
+    ):
+        yield {
+            "kind": "transformer", "positions": positions, "norm": norm, "heads": heads,
+            "layers": layers, "dropout": dropout, "feedforward_dim": 13,
+            "model_dim": H * heads * (2 if positions == "rotary" else 1),
+            "max_distance": 2 if positions == "relative" else None,
+        }  # fmt: skip
 
 
 def allowed(config: dict[str, Any]) -> bool:
