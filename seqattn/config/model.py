@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from seqattn.config.section import (
     Count,
@@ -63,6 +64,22 @@ class CellConfig(Section):
     """The base class of the sections of cells that a plugin registers."""
 
 
+def _check_entmax_alpha(given: object) -> Any:
+    """Check alpha of entmax. A union of types would give an error for each of its types."""
+    if given == "learned":
+        return given
+    if isinstance(given, str):
+        context = {"key": "", "choices": ["learned", "a number from 1.01 to 2"], "given": given}
+        raise PydanticCustomError("not_a_choice", "not a choice", context)
+    return ENTMAX_ALPHA.validate_python(given, strict=True)
+
+
+ENTMAX_ALPHA = TypeAdapter[float](Annotated[float, Field(ge=1.01, le=2)])
+Alpha = Annotated[
+    float | Literal["learned"],
+    PlainValidator(_check_entmax_alpha),
+    WithJsonSchema({"anyOf": [ENTMAX_ALPHA.json_schema(), {"const": "learned"}]}),
+]
 NORMALIZER = Variants("name", noun="normalizer", base=NormalizerConfig)
 CELL = Variants("name", noun="cell", base=CellConfig)
 
@@ -70,10 +87,13 @@ CELL = Variants("name", noun="cell", base=CellConfig)
 class ScoreConfig(Section):
     """The keys that all scores have."""
 
-    normalizer: Annotated[Literal["softmax", "sparsemax", "hard"], NORMALIZER] = "softmax"
+    normalizer: Annotated[Literal["softmax", "sparsemax", "entmax", "hard"], NORMALIZER] = "softmax"
     """How scores become weights. `softmax` gives positive weights. `sparsemax` can give weights of
-    exactly zero (Martins and Astudillo 2016). `hard` puts all weight on one source step per target
-    step (Xu et al. 2015)."""
+    exactly zero (Martins and Astudillo 2016). `entmax` lies between the two (Peters et al. 2019).
+    `hard` puts all weight on one source step per target step (Xu et al. 2015)."""
+    alpha: Alpha | None = None
+    """Parameter of `entmax`: 2 is sparsemax, and values near 1 are close to softmax. `learned`
+    learns a value for each head (Correia et al. 2019). `null` means 1.5."""
     estimator: Literal["straight_through", "reinforce"] | None = None
     """Gradient estimator of `hard`. `straight_through` uses the gradient of the soft weights
     (Bengio et al. 2013). `reinforce` uses REINFORCE (Williams 1992)."""
@@ -85,6 +105,16 @@ class ScoreConfig(Section):
     project_values: bool = False
     """Whether attention averages a learned affine map of the encoder states instead of the states
     themselves."""
+
+    @model_validator(mode="after")
+    def _check_alpha(self) -> Self:
+        if self.alpha is not None and self.normalizer != "entmax":
+            raise contradiction(
+                "alpha",
+                f"is {self.alpha}, but normalizer: {name_of(self.normalizer)} has no alpha. Remove"
+                " it, or set normalizer: entmax",
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_estimator(self) -> Self:
@@ -102,7 +132,7 @@ class ScoreConfig(Section):
             raise contradiction(
                 "location",
                 f"is {self.location.kind}, which spreads weights that normalizer: hard puts on one"
-                " point. Choose softmax or sparsemax, or location: null",
+                " point. Choose softmax, sparsemax or entmax, or location: null",
             )
         return self
 
@@ -399,8 +429,16 @@ class Transformer(ModelConfig):
     """Number of layers in the encoder. The decoder has the same number of layers."""
     feedforward_dim: Annotated[int, Field(ge=1, le=32768)] = 64
     """Width of the hidden layer in each feed-forward sublayer."""
-    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
-    """Positional encoding. With `none`, the order of source steps has no effect."""
+    positions: Literal["sinusoidal", "learned", "relative", "alibi", "rotary", "none"] = (
+        "sinusoidal"
+    )
+    """Positions of steps. `sinusoidal` and `learned` are added to the inputs. `relative` (Shaw et
+    al. 2018), `alibi` (Press et al. 2022) and `rotary` (Su et al. 2021) act inside self-attention
+    through the difference of two positions. With `none`, the order of source steps has no
+    effect."""
+    max_distance: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """Largest distance of `positions: relative`; steps that are further apart count as this far
+    apart. `null` means 16."""
     longest: Count | None = None
     """Number of learned positions, which limits the length of sequences. The key requires
     `positions: learned`."""
@@ -433,6 +471,18 @@ class Transformer(ModelConfig):
 
     @model_validator(mode="after")
     def _check_positions(self) -> Self:
+        head = self.model_dim // self.heads
+        if self.positions == "rotary" and head % 2:
+            raise contradiction(
+                "positions",
+                f"is rotary, which rotates pairs of numbers, but each head has the odd width {head}"
+                " (model_dim / heads). Choose an even width",
+            )
+        if self.positions != "relative" and self.max_distance is not None:
+            raise contradiction(
+                "max_distance",
+                f"requires positions: relative; positions: {self.positions} has no such distance",
+            )
         if self.positions == "learned" and self.longest is None:
             raise contradiction("longest", "must be the number of learned positions")
         if self.positions != "learned" and self.longest is not None:

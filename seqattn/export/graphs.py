@@ -37,8 +37,9 @@ from seqattn.models import (
 from seqattn.models.attention import AttentionMemory, WeightIntervention
 from seqattn.models.cells import Cell
 from seqattn.models.fast_weights import StateMemory
+from seqattn.models.positions import LearnedPositionalEmbedding
 from seqattn.models.recurrent import DecoderState
-from seqattn.models.transformer import KVCache, LearnedPositionalEmbedding
+from seqattn.models.transformer import KVCache
 
 SOURCE, LENGTHS = "source", "source_lengths"
 POINT, NEXT, FORECAST = "point", "next_", "forecast"

@@ -110,8 +110,8 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
     - At every step and in every iteration of the inner loop, a model with fast weights stores the
       past states or the matrix, whichever is smaller.
     - A Transformer stores the activations of every sublayer. If the run is trained alone, torch's
-      fused attention stores no attention weights. In a batch of runs, a Transformer stores two
-      numbers per attention weight.
+      fused attention stores no attention weights. In a batch of runs, and with positions that fused
+      attention does not support, a Transformer stores two to four numbers per attention weight.
 
     Args:
         alone: whether the run is trained alone, not in a batch with other runs.
@@ -139,7 +139,8 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
             D, hidden, L = model.model_dim, model.feedforward_dim, model.layers
             of_part = 14 * D + 2 * hidden if alone else 28 * D + 3 * hidden
             of_dropout = 10 * D if model.dropout else 0
-            of_pairs = 0 if alone else 2 * attention_weights_per_sequence(model, S, T)
+            per_weight = {"relative": 4, "alibi": 2}.get(model.positions, 0 if alone else 2)
+            of_pairs = per_weight * attention_weights_per_sequence(model, S, T)
             # The term 6 * D is the additional memory of one layer's backward pass.
             return (S + T) * (L * (of_part + of_dropout) + 6 * D) + of_pairs
         case _:

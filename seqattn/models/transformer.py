@@ -12,8 +12,7 @@ one step at a time, with the keys and values of the previous steps in a cache.
 
 In shapes, N is the number of sequences, S the source length, T the target length, L the number of
 steps, F the number of features, D the width of a layer, A the number of heads, and `...` an
-optional leading axis of runs. Section and equation
-numbers refer to Vaswani et al. 2017.
+optional leading axis of runs. Section and equation numbers refer to Vaswani et al. 2017.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple, assert_never, cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -43,6 +42,12 @@ from seqattn.models.base import (
 )
 from seqattn.models.cells import last_valid
 from seqattn.models.layers import LayerNorm, Linear, at_least_float32
+from seqattn.models.positions import (
+    AttentionPositions,
+    add_positions,
+    build_absolute_positions,
+    build_attention_positions,
+)
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -74,68 +79,6 @@ class Dropout(NamedTuple):
         return x * kept.to(x.dtype) / (1 - self.p)
 
 
-class LearnedPositionalEmbedding(nn.Module):
-    """A learned vector for each of the first `max_length` positions (Gehring et al. 2017,
-    "Convolutional Sequence to Sequence Learning", section 3.1). Each vector is initialized from
-    U(-b, b) with b = 1/sqrt(D), so its expected squared norm is 1/3 for every D. The paper uses a
-    normal distribution."""
-
-    def __init__(self, max_length: int, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(max_length, width))
-        self.init_bound = 1 / math.sqrt(width)
-        self.max_length = max_length
-
-    def encode(self, first: int, last: int, like: Tensor) -> Tensor:
-        """Return the vectors of positions `first` to `last - 1` in a shape that broadcasts to
-        `like` (..., N, L, D)."""
-        assert last <= self.max_length
-        embeddings = self.weight[..., first:last, :]
-        return embeddings if embeddings.dim() == 2 else embeddings.unsqueeze(-3)
-
-
-class SinusoidalPositionalEncoding(nn.Module):
-    """A sinusoidal encoding without parameters (section 3.5). At position t, feature 2i is sin(t /
-    10000^(2i / D)), and feature 2i + 1 is the cosine of the same angle."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width = width
-
-    def encode(self, first: int, last: int, like: Tensor) -> Tensor:
-        """Return the encodings (L, D) of positions `first` to `last - 1` in the dtype of `like`, or
-        in float32 if this dtype is narrower."""
-        dtype = torch.promote_types(like.dtype, torch.float32)
-        place = torch.arange(first, last, dtype=dtype, device=like.device).unsqueeze(-1)
-        even = torch.arange(0, self.width, 2, dtype=dtype, device=like.device)
-        angles = place * torch.exp(even * (-math.log(10_000.0) / self.width))
-        waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-        return waves[:, : self.width]  # if the width is odd, the last feature is a sine
-
-
-Positions = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
-
-
-def build_positions(config: Transformer, width: int) -> Positions | None:
-    """Build the positional encoding that a config selects; return None if the config selects
-    none."""
-    match config.positions:
-        case "learned":
-            assert config.longest is not None
-            return LearnedPositionalEmbedding(config.longest, width)
-        case "sinusoidal":
-            return SinusoidalPositionalEncoding(width)
-        case "none":
-            return None
-        case _:
-            assert_never(config.positions)
-
-
-def add_positions(x: Tensor, positions: Positions | None, first: int) -> Tensor:
-    """Add the encodings of positions `first` to `first + L - 1` to x (..., N, L, D)."""
-    return x if positions is None else x + positions.encode(first, first + x.shape[-2], x)
-
-
 class KVCache(NamedTuple):
     """The keys and values of S source steps or of S decoder steps. Keys and values have the shape
     (..., N, A, S, D / A)."""
@@ -147,20 +90,28 @@ class KVCache(NamedTuple):
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (eq. 1 and section 3.2.2). Each of the A heads has the width D / A and
     its own linear projections of queries, keys and values. The results of the heads are
-    concatenated and projected."""
+    concatenated and projected.
 
-    def __init__(self, width: int, heads: int) -> None:
+    Args:
+        width: the width D.
+        heads: the number of heads, A.
+        places: the positions inside the attention; None for none.
+    """
+
+    def __init__(self, width: int, heads: int, places: AttentionPositions | None = None) -> None:
         super().__init__()
         self.query, self.key, self.value = (Linear(width, width) for _ in range(3))
         self.out = Linear(width, width)
         self.heads = heads
+        self.places = AttentionPositions() if places is None else places
 
-    def cache(self, x: Tensor) -> KVCache:
-        """Compute the keys and values of x (..., N, L, D)."""
-        return KVCache(self._split(self.key(x)), self._split(self.value(x)))
+    def cache(self, x: Tensor, first: int = 0) -> KVCache:
+        """Compute the keys and values of x (..., N, L, D), whose positions begin at `first`."""
+        keys = self.places.rotate(self._split(self.key(x)), first)
+        return KVCache(keys, self._split(self.value(x)))
 
     def queries(self, x: Tensor) -> Tensor:
-        """Compute the queries (..., N, A, L, D / A) of x (..., N, L, D)."""
+        """Compute the queries (..., N, A, L, D / A) of x (..., N, L, D), without rotation."""
         return self._split(self.query(x))
 
     def attend(
@@ -190,18 +141,21 @@ class MultiHeadAttention(nn.Module):
         keys, values = cache
         queries = self.queries(x)
         *_, L, width = queries.shape
-        if not with_weights and replace is None:
+        queries = self.places.rotate(queries, keys.shape[-2] - L)
+        if not with_weights and replace is None and self.places.is_fusable:
             mask = None if keep is None else keep[..., None, None, :]
             context = F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=causal)
             return self.out(self._join(at_least_float32(context))), None
         scores = at_least_float32(queries @ keys.mT) / math.sqrt(width)
+        scores = self.places.add_scores(scores, queries)
         if causal:
             ahead = torch.ones(L, L, dtype=torch.bool, device=x.device).triu(1)
             scores = scores.masked_fill(ahead, -float("inf"))
         weights = softmax(scores, None if keep is None else keep.unsqueeze(-2))
         if replace is not None:
             weights = replace(weights, None if keep is None else keep.unsqueeze(-2))
-        return self.out(self._join(at_least_float32(weights @ values))), weights
+        context = self.places.add_values(at_least_float32(weights @ values), weights)
+        return self.out(self._join(context)), weights
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unsqueeze(-3) if self.heads == 1 else split_heads(x, self.heads)
@@ -225,11 +179,13 @@ class EncoderLayer(nn.Module):
     """An encoder layer: a self-attention sublayer, followed by a feed-forward sublayer (section
     3.1)."""
 
-    def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
+    def __init__(self, config: Transformer) -> None:
         super().__init__()
-        self.attend, self.feed = MultiHeadAttention(width, heads), FeedForward(width, hidden)
+        width, places = config.model_dim, build_attention_positions(config)
+        self.attend = MultiHeadAttention(width, config.heads, places)
+        self.feed = FeedForward(width, config.feedforward_dim)
         self.attend_norm, self.feed_norm = LayerNorm(width), LayerNorm(width)
-        self.pre_norm = norm == "pre"
+        self.pre_norm = config.norm == "pre"
 
     def forward(
         self, x: Tensor, keep: Tensor | None, dropout: Dropout, with_weights: bool
@@ -248,13 +204,15 @@ class DecoderLayer(nn.Module):
     """A decoder layer: a causal self-attention sublayer, a cross-attention sublayer and a
     feed-forward sublayer (section 3.1)."""
 
-    def __init__(self, width: int, heads: int, hidden: int, norm: Literal["pre", "post"]) -> None:
+    def __init__(self, config: Transformer) -> None:
         super().__init__()
-        self.attend, self.cross = MultiHeadAttention(width, heads), MultiHeadAttention(width, heads)
-        self.feed = FeedForward(width, hidden)
+        width, places = config.model_dim, build_attention_positions(config)
+        self.attend = MultiHeadAttention(width, config.heads, places)
+        self.cross = MultiHeadAttention(width, config.heads)
+        self.feed = FeedForward(width, config.feedforward_dim)
         self.attend_norm, self.cross_norm = LayerNorm(width), LayerNorm(width)
         self.feed_norm = LayerNorm(width)
-        self.pre_norm = norm == "pre"
+        self.pre_norm = config.norm == "pre"
 
     def forward(
         self,
@@ -287,7 +245,7 @@ class DecoderLayer(nn.Module):
                 are None if they were neither requested nor replaced.
         """
         inner = self.attend_norm(x) if self.pre_norm else x
-        cache = self.attend.cache(inner)
+        cache = self.attend.cache(inner, 0 if prev is None else prev.keys.shape[-2])
         if prev is not None:
             cache = KVCache(*(torch.cat(pair, dim=-2) for pair in zip(prev, cache, strict=True)))
         causal = prev is None and x.shape[-2] > 1
@@ -352,21 +310,17 @@ class TransformerModel(Seq2SeqModel):
         self, config: Transformer, features: FeatureSpec, lengths: Lengths | None = None
     ) -> None:
         super().__init__()
-        D, A, hidden = config.model_dim, config.heads, config.feedforward_dim
+        D = config.model_dim
         self.features, self.width, self.dropout = features, D, config.dropout
         self.source_modality, self.target_modality = source, target = features.modalities(
             D, config.embedding
         )
         self.max_length = config.longest
         self.source_in, self.target_in = source.input_layer(D), target.input_layer(D)
-        self.source_places = build_positions(config, D)
-        self.target_places = build_positions(config, D)
-        self.encoder = nn.ModuleList(
-            [EncoderLayer(D, A, hidden, config.norm) for _ in range(config.layers)]
-        )
-        self.decoder = nn.ModuleList(
-            [DecoderLayer(D, A, hidden, config.norm) for _ in range(config.layers)]
-        )
+        self.source_places = build_absolute_positions(config)
+        self.target_places = build_absolute_positions(config)
+        self.encoder = nn.ModuleList([EncoderLayer(config) for _ in range(config.layers)])
+        self.decoder = nn.ModuleList([DecoderLayer(config) for _ in range(config.layers)])
         pre_norm = config.norm == "pre"
         self.encoder_norm = LayerNorm(D) if pre_norm else None
         self.decoder_norm = LayerNorm(D) if pre_norm else None

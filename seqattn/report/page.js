@@ -3344,6 +3344,33 @@
     const weight = values.map((score, k) => inside[k] ? Math.max(score - tau, 0) : 0);
     return record.addColumns(name, formula, { score: values, tau, weight }, { own, origin });
   }
+  function entmaxThreshold(scaled, exponent) {
+    let low = Math.max(...scaled) - 1;
+    for (let width = 0.5; low + width > low; width /= 2) {
+      const total = scaled.reduce((sum, x) => sum + Math.max(x - low - width, 0) ** exponent, 0);
+      if (total >= 1) low += width;
+    }
+    return low;
+  }
+  function entmaxOf(alpha) {
+    return (record, { name, scores, inside, own }) => {
+      const { values } = scores;
+      const less = alpha - 1;
+      const tau = printed(entmaxThreshold(values.filter((_, k) => inside[k]).map((score) => less * score), 1 / less));
+      const stage = record.next;
+      const origin = (row, column) => {
+        if (column === 0) return scoreOrigin(scores, row);
+        if (column === 1) return { expression: "a key of the config, or learned", cells: [] };
+        if (column === 2) return { expression: "the number for which the weights sum to 1", cells: values.map((_, k) => cell(stage, k, 0)) };
+        if (!inside[row]) return { expression: "0, since the point is outside the window", cells: [] };
+        const base = `max((${formatCell(alpha)} \u2212 1) \xD7 ${factor(values[row])} \u2212 ${factor(tau)}, 0)`;
+        return { expression: `${base}^(1 / (${formatCell(alpha)} \u2212 1))`, cells: [0, 1, 2].map((each) => cell(stage, row, each)) };
+      };
+      const formula = "entmax: weight = max((alpha - 1) score - tau, 0)^(1 / (alpha - 1)); with tau, the weights sum to 1";
+      const weight = values.map((score, k) => inside[k] ? Math.max(less * score - tau, 0) ** (1 / less) : 0);
+      return record.addColumns(name, formula, { score: values, alpha, tau, weight }, { own, origin });
+    };
+  }
   function addHard(record, { name, scores, inside, own }) {
     const { values } = scores;
     const largest2 = Math.max(...values.filter((_, k) => inside[k]));
@@ -3358,7 +3385,7 @@
     return record.addColumns(name, "hard: all weight on the largest score", { score: values, weight }, { own, origin });
   }
   var NORMALIZERS = { softmax: addSoftmax, sparsemax: addSparsemax, hard: addHard };
-  var normalizerOf = (name) => NORMALIZERS[name];
+  var normalizerOf = (name, alpha) => name === "entmax" ? entmaxOf(alpha) : NORMALIZERS[name];
 
   // src/live/arithmetic/step.ts
   var AttentionStep = class {
@@ -3508,12 +3535,17 @@
   function addWeightStages(step, scores) {
     const { record } = step;
     if (step.input.isForced) return addForced(step);
-    const { normalizer = "softmax", location: location2 } = step.input.content.config.attention ?? {};
-    const normalize = normalizerOf(normalizer);
+    const { normalizer = "softmax", alpha, location: location2 } = step.input.content.config.attention ?? {};
+    const normalize = normalizerOf(normalizer, alphaOf(step, alpha));
     if (!normalize) return record.addColumns("Weights", `by ${normalizer}, which does not explain its arithmetic`, { weight: step.weights }, { isByModel: true });
     if (location2?.kind === "local") return addLocalWindow(step, normalize, scores, Number(location2.window));
     if (location2?.kind === "location_shift") return addLocationShift(step, normalize, scores);
     return normalize(record, { name: "Weights", scores, inside: scores.values.map(() => true), own: step.weights });
+  }
+  function alphaOf(step, alpha) {
+    if (alpha !== "learned") return alpha ?? 1.5;
+    const theta = step.input.parameter("attention.normalizer.theta.value");
+    return printed(1.01 + 0.99 / (1 + Math.exp(-theta[step.input.head])));
   }
   function addForced(step) {
     return step.record.addColumns("Weights", FORCED, { weight: step.weights }, { origin: () => ({ expression: "a weight that you forced", cells: [] }) });

@@ -41,6 +41,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "two heads": {"attention": {"score": "scaled_dot", "heads": 2}},
     "additive heads": {"attention": {"score": "additive", "heads": 2}},
     "sparsemax": {"attention": {"score": "dot", "normalizer": "sparsemax"}},
+    "entmax": {"attention": {"score": "dot", "normalizer": "entmax"}},
+    "entmax heads": {"attention": {"heads": 2, "normalizer": "entmax", "alpha": "learned"}},
     "hard": {"attention": {"score": "dot", "normalizer": "hard", "estimator": "reinforce"}},
     "local": {"attention": {"score": "dot", "location": {"kind": "local", "window": 3}}},
     "shift": {"attention": {"location": {"kind": "location_shift", "shift_range": 5}}},
@@ -139,7 +141,8 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
         contents = table["Content weights" if by_place else "Weights"]
         if "tau" in contents["columns"]:
             tau = column(contents, "tau")
-            same(np.maximum(score - tau, 0), column(contents, "weight"))
+            less = column(contents, "alpha") - 1 if "alpha" in contents["columns"] else 1
+            same(np.maximum(less * score - tau, 0) ** (1 / less), column(contents, "weight"))
             assert column(contents, "weight").sum() == pytest.approx(1, abs=1e-3)
         elif "exp(score - largest)" in contents["columns"]:
             raised = column(contents, "exp(score - largest)")

@@ -27,6 +27,8 @@ OWN = ["data.kind=file", "data.source_length=5", "training.epochs=2", "training.
 RUNS = {
     "dot-sparsemax": [*NARROW, *LENGTH, "model.attention.score=dot",
                       "model.attention.normalizer=sparsemax"],
+    "entmax": [*NARROW, *LENGTH, "model.attention.normalizer=entmax",
+               "model.attention.alpha=learned"],
     "scaled_dot-heads": [*NARROW, *LENGTH, "model.attention.heads=2",
                          "model.attention.project_values=true", "training.record_attention=1"],
     "general-hard": [*NARROW, *LENGTH, "model.attention.score=general",

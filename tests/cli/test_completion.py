@@ -54,7 +54,7 @@ def complete(
 def test_keys_of_set_are_completed(complete: Complete) -> None:
     assert complete("seqattn train squares --set model.attention.no") == [
         "model.attention.normalizer=softmax", "model.attention.normalizer=sparsemax",
-        "model.attention.normalizer=hard",
+        "model.attention.normalizer=entmax", "model.attention.normalizer=hard",
     ]  # fmt: skip
     found = complete("seqattn train squares --set model.attention.")
     assert "model.attention.score=" in found

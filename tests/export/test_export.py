@@ -58,6 +58,11 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "dot sparsemax two-way": {
         "bidirectional": True, "attention": {"score": "dot", "normalizer": "sparsemax"},
     },
+    "entmax": {"attention": {"score": "dot", "normalizer": "entmax"}},
+    "learned entmax heads": {
+        "hidden_dim": 22,
+        "attention": {"heads": 2, "normalizer": "entmax", "alpha": "learned"},
+    },
     "general hard rnn input_feeding": {
         "cell": "rnn", "input_feeding": True,
         "attention": {"score": "general", "normalizer": "hard", "estimator": "reinforce"},
@@ -81,6 +86,13 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "transformer learned post": {
         "kind": "transformer", "model_dim": 11, "heads": 1, "layers": 1, "feedforward_dim": 13,
         "positions": "learned", "longest": 9, "norm": "post",
+    },
+    **{
+        f"transformer {positions}": {
+            "kind": "transformer", "model_dim": 12, "heads": 2, "layers": 1, "feedforward_dim": 13,
+            "positions": positions,
+        }
+        for positions in ("relative", "alibi", "rotary")
     },
 }  # fmt: skip
 SETS = ["data.n_train=48", "data.n_validation=24", "data.n_test=12", "training.epochs=3",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,10 +13,16 @@ from torch.overrides import TorchFunctionMode
 from seqattn.config import Recurrent
 from seqattn.experiments.contract.case import FEATURES, LENGTHS, ContractCase, T
 from seqattn.models import Seq2SeqModel, build_model
-from seqattn.models.attention import LocalWindow, LocationShiftAddressing, softmax, sparsemax
+from seqattn.models.attention import (
+    LocalWindow,
+    LocationShiftAddressing,
+    entmax,
+    softmax,
+    sparsemax,
+)
 from seqattn.models.attention.location_based import valid_lengths
 from seqattn.models.layers import init_parameters
-from seqattn.models.transformer import SinusoidalPositionalEncoding
+from seqattn.models.positions import SinusoidalPositionalEncoding
 from seqattn.training.learner import StepRNG
 from tests.project.test_contract import ALLOWED, OTHERS, name_of, validated
 
@@ -105,7 +112,7 @@ def test_places_are_those_of_float32(heads: int) -> None:
     assert expected[1].argmax(-1).view(3, -1)[:, 0].tolist() == [599, 256, 512]
 
 
-@pytest.mark.parametrize("normalize", [softmax, sparsemax])
+@pytest.mark.parametrize("normalize", [softmax, sparsemax, partial(entmax, alpha=1.5)])
 def test_weights_over_long_sources_sum_to_one(normalize: Any) -> None:
     scores = torch.zeros(3, 5, LONG)
     with torch.autocast("cpu", torch.bfloat16):
@@ -118,7 +125,7 @@ def test_weights_over_long_sources_sum_to_one(normalize: Any) -> None:
 
 @pytest.mark.parametrize("attention", [
     {"location": {"kind": "local", "window": 5}}, {"location": {"kind": "location_shift"}},
-    {"normalizer": "sparsemax"},
+    {"normalizer": "sparsemax"}, {"normalizer": "entmax"},
 ], ids=name_of)  # fmt: skip
 def test_forecasts_from_long_sources_are_near_to_float32(attention: dict[str, Any]) -> None:
     model = build_model(Recurrent.model_validate({"attention": attention}), 2, 1)

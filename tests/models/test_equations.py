@@ -16,6 +16,7 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
+from scipy.optimize import brentq
 
 from tests.conftest import ROOT, train_small
 
@@ -37,9 +38,15 @@ MORE = {
                               "model.attention.location={kind: location_shift}"],
     "cosine heads": ["model.attention={score: cosine, heads: 4, location: {kind: local}}"],
     "general heads": ["model.attention={score: general, heads: 4, normalizer: sparsemax}"],
+    "entmax": ["model.attention={heads: 2, normalizer: entmax, alpha: learned}"],
     "no attention": ["model.attention=null"],
     "transformer post": ["model={kind: transformer, norm: post, positions: learned, longest: 5,"
                          " layers: 1, model_dim: 12, heads: 3}"],
+    "transformer relative": ["model={kind: transformer, positions: relative, max_distance: 2,"
+                             " model_dim: 12, heads: 3}"],
+    "transformer alibi": ["model={kind: transformer, positions: alibi, model_dim: 15, heads: 5}"],
+    "transformer rotary": ["model={kind: transformer, positions: rotary, model_dim: 12, heads: 3,"
+                           " norm: post}"],
     "transformer without positions": ["model={kind: transformer, positions: none, model_dim: 6,"
                                       " heads: 1, layers: 3}"],
 }  # fmt: skip
@@ -92,14 +99,29 @@ def scores_and_values(
     return e, heads(values)
 
 
-def normalize(normalizer: str, e: Array) -> Array:
+def entmax(e: Array, alpha: float) -> Array:
+    scaled = (alpha - 1) * e
+
+    def weights(tau: float) -> Array:
+        return np.asarray(np.maximum(scaled - tau, 0) ** (1 / (alpha - 1)))
+
+    return weights(brentq(lambda tau: weights(tau).sum() - 1, scaled.max() - 1, scaled.max()))
+
+
+def normalize(p: Weights, config: dict[str, Any], e: Array) -> Array:
     """Return the weights (A, L) of scores (A, L)."""
+    normalizer = config["normalizer"]
     if normalizer == "softmax":
         return softmax(e)
     if normalizer == "hard":
         return np.eye(e.shape[-1])[e.argmax(-1)]
-    assert normalizer == "sparsemax"
     rows = []
+    if normalizer == "entmax":
+        alphas = np.full(len(e), 1.5)
+        if config["alpha"] == "learned":
+            alphas = 1.01 + 0.99 * sigmoid(p["attention.normalizer.theta.value"])
+        return np.stack([entmax(row, float(alpha)) for row, alpha in zip(e, alphas, strict=True)])
+    assert normalizer == "sparsemax"
     for row in e:
         largest = np.sort(row[np.isfinite(row)])[::-1]
         k = max(k for k in range(1, len(largest) + 1)
@@ -117,13 +139,13 @@ def attend(
     location, name = config["location"], "attention.location"
     positions = np.arange(L)
     if location is None:
-        w = normalize(config["normalizer"], e)
+        w = normalize(p, config, e)
     elif location["kind"] == "local":
         D = location["window"]
         hidden = np.tanh(linear(p, f"{name}.predict", h))
         centre = (L - 1) * sigmoid(linear(p, f"{name}.combine", hidden))[:, None]  # (A, 1)
         distance = positions - centre
-        w = normalize(config["normalizer"], np.where(np.abs(distance) > D, -np.inf, e))
+        w = normalize(p, config, np.where(np.abs(distance) > D, -np.inf, e))
         w = w * np.exp(-2 * distance**2 / D**2)
     else:
         n = location["shift_range"]
@@ -132,7 +154,7 @@ def attend(
         s = softmax(numbers[:, 2:])
         if previous is None:
             previous = np.tile(positions == L - 1, (A, 1)).astype(float)
-        u = g * normalize(config["normalizer"], e) + (1 - g) * previous
+        u = g * normalize(p, config, e) + (1 - g) * previous
         shifted = sum(
             s[:, m, None] * u[:, (positions - m + (n - 1) // 2) % L] for m in range(n)
         )  # fmt: skip
@@ -233,18 +255,39 @@ def layer_norm(p: Weights, name: str, x: Array) -> Array:
     return np.asarray(x * p[f"{name}.gain.value"] + p[f"{name}.bias.value"])
 
 
+def rotate(x: Array) -> Array:
+    """Rotate pairs of elements of the rows of x (A, L, K), as complex numbers."""
+    _, L, K = x.shape
+    angles = np.arange(L)[:, None] / 10000 ** (np.arange(0, K, 2) / K)
+    rotated = (x[..., 0::2] + 1j * x[..., 1::2]) * np.exp(1j * angles)
+    return np.stack([rotated.real, rotated.imag], -1).reshape(x.shape)
+
+
 def multi_head(
-    p: Weights, name: str, A: int, x: Array, y: Array, causal: bool = False
+    p: Weights, name: str, A: int, x: Array, y: Array, causal: bool = False, positions: str = "none"
 ) -> tuple[Array, Array]:
     q, k, v = (
         np.stack(np.split(linear(p, f"{name}.{part}", rows), A, axis=-1))
         for part, rows in (("query", x), ("key", y), ("value", y))
     )
+    if positions == "rotary":
+        q, k = rotate(q), rotate(k)
     e = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    difference = np.arange(len(y)) - np.arange(len(x))[:, None]  # j - i
+    if positions == "alibi":
+        e = e - 2.0 ** (-8 * np.arange(1, A + 1) / A)[:, None, None] * np.abs(difference)
+    if positions == "relative":
+        of_keys, of_values = (p[f"{name}.places.{part}.weight"] for part in ("keys", "values"))
+        reach = len(of_keys) // 2
+        row = np.clip(difference, -reach, reach) + reach
+        e = e + np.einsum("aik,ijk->aij", q, of_keys[row]) / np.sqrt(q.shape[-1])
     if causal:
         e = np.where(np.tri(len(x), dtype=bool), e, -np.inf)
     w = softmax(e)
-    return linear(p, f"{name}.out", np.concatenate(list(w @ v), axis=-1)), w
+    context = w @ v
+    if positions == "relative":
+        context = context + np.einsum("aij,ijk->aik", w, of_values[row])
+    return linear(p, f"{name}.out", np.concatenate(list(context), axis=-1)), w
 
 
 def transformer_steps(p: Weights, config: dict[str, Any], source: Array) -> Callable[[Array], Step]:
@@ -254,7 +297,7 @@ def transformer_steps(p: Weights, config: dict[str, Any], source: Array) -> Call
         x, L = linear(p, f"{side}_in", points), len(points)
         if config["positions"] == "learned":
             return np.asarray(x + p[f"{side}_places.weight"][:L])
-        if config["positions"] == "none":
+        if config["positions"] != "sinusoidal":
             return x
         angles = np.arange(L)[:, None] / 10000 ** (np.arange(0, D, 2) / D)
         return np.asarray(x + np.stack([np.sin(angles), np.cos(angles)], -1).reshape(L, -1)[:, :D])
@@ -265,11 +308,11 @@ def transformer_steps(p: Weights, config: dict[str, Any], source: Array) -> Call
     def feed(name: str) -> Callable[[Array], Array]:
         return lambda x: linear(p, f"{name}.second", np.maximum(linear(p, f"{name}.first", x), 0))
 
-    encoded = embed("source", source)
+    encoded, kind = embed("source", source), config["positions"]
     for i in range(config["layers"]):
         at = f"encoder.{i}"
         encoded = sublayer(encoded, f"{at}.attend_norm",
-                           lambda x, at=at: multi_head(p, f"{at}.attend", A, x, x)[0])  # fmt: skip
+                           lambda x, at=at: multi_head(p, f"{at}.attend", A, x, x, False, kind)[0])  # fmt: skip
         encoded = sublayer(encoded, f"{at}.feed_norm", feed(f"{at}.feed"))
     encoded = layer_norm(p, "encoder_norm", encoded) if pre else encoded
     inputs = list[Array]()
@@ -287,7 +330,7 @@ def transformer_steps(p: Weights, config: dict[str, Any], source: Array) -> Call
                 return result
 
             x = sublayer(x, f"{at}.attend_norm",
-                         lambda x, at=at: multi_head(p, f"{at}.attend", A, x, x, True)[0])  # fmt: skip
+                         lambda x, at=at: multi_head(p, f"{at}.attend", A, x, x, True, kind)[0])  # fmt: skip
             x = sublayer(x, f"{at}.cross_norm", cross)
             x = sublayer(x, f"{at}.feed_norm", feed(f"{at}.feed"))
         x = layer_norm(p, "decoder_norm", x) if pre else x

@@ -26,6 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "cosine": {"attention": {"score": "cosine"}},
     "uniform": {"attention": {"score": "uniform"}},
     "two heads": {"attention": {"score": "scaled_dot", "heads": 2}},
+    "entmax": {"attention": {"score": "dot", "normalizer": "entmax", "alpha": 1.3}},
     "sparsemax": {"attention": {"score": "dot", "normalizer": "sparsemax"}},
     "hard": {"attention": {"score": "dot", "normalizer": "hard", "estimator": "reinforce"}},
     "local": {"attention": {"score": "dot", "location": {"kind": "local", "window": 3}}},

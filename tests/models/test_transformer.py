@@ -13,12 +13,12 @@ from seqattn.config import Transformer
 from seqattn.errors import UsageError
 from seqattn.models import build_model
 from seqattn.models.layers import LayerNorm, init_parameters
+from seqattn.models.positions import SinusoidalPositionalEncoding
 from seqattn.models.transformer import (
     DecoderLayer,
     Dropout,
     EncoderLayer,
     MultiHeadAttention,
-    SinusoidalPositionalEncoding,
     TransformerModel,
 )
 from tests.conftest import F, N, S, T
@@ -28,6 +28,10 @@ CLOSE: dict[str, Any] = {"atol": 1e-12, "rtol": 0}
 LENGTHS = torch.tensor([1, 11, 2, 3, 5, 7, 10])
 KEEP = torch.arange(S) < LENGTHS[:, None]
 NO_DROP = Dropout(None, 0)
+
+
+def config_of(**keys: Any) -> Transformer:
+    return Transformer(model_dim=WIDTH, heads=HEADS, feedforward_dim=HIDDEN, **keys)
 
 
 def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
@@ -85,7 +89,7 @@ def test_encoder_layer_is_torchs(norm: Any, with_weights: bool) -> None:
     theirs = nn.TransformerEncoderLayer(
         WIDTH, HEADS, HIDDEN, dropout=0, batch_first=True, norm_first=norm == "pre"
     )
-    ours = EncoderLayer(WIDTH, HEADS, HIDDEN, norm)
+    ours = EncoderLayer(config_of(norm=norm))
     copy_attention(ours.attend, theirs.self_attn)
     copy_feed(ours.feed, theirs)
     copy_norm(ours.attend_norm, theirs.norm1)
@@ -106,7 +110,7 @@ def test_decoder_layer_is_torchs(norm: Any, with_weights: bool) -> None:
     theirs = nn.TransformerDecoderLayer(
         WIDTH, HEADS, HIDDEN, dropout=0, batch_first=True, norm_first=norm == "pre"
     )
-    ours = DecoderLayer(WIDTH, HEADS, HIDDEN, norm)
+    ours = DecoderLayer(config_of(norm=norm))
     copy_attention(ours.attend, theirs.self_attn)
     copy_attention(ours.cross, theirs.multihead_attn)
     copy_feed(ours.feed, theirs)
@@ -140,8 +144,7 @@ def test_sinusoids_by_the_formula(width: int) -> None:
 
 
 def model(**keys: Any) -> TransformerModel:
-    config = Transformer(model_dim=WIDTH, heads=HEADS, feedforward_dim=HIDDEN, **keys)
-    made = build_model(config, F, 1).double()
+    made = build_model(config_of(**keys), F, 1).double()
     assert isinstance(made, TransformerModel)
     return made
 

@@ -64,10 +64,13 @@ def test_correct_plugins_of_the_other_kinds_pass(kind: str, write: Callable[...,
 
 @pytest.mark.parametrize(
     ("part", "name"), [("cell", "lstm"), ("location", "location_shift"), ("normalizer", "hard"),
-                       ("model", "fast_weights"), ("model", "transformer")],
+                       ("normalizer", "entmax"), ("model", "fast_weights"), ("model", "transformer")],
 )  # fmt: skip
 def test_our_own_mechanisms_pass(part: str, name: str, without_export: None) -> None:
-    more = ["model.attention.estimator=reinforce"] if name == "hard" else []
+    more = {
+        "hard": ["model.attention.estimator=reinforce"],
+        "entmax": ["model.attention.alpha=learned"],
+    }.get(name, [])
     report = check_mechanism(part, name, overrides=more, limit=2)  # type: ignore[arg-type]
     assert set(states_of(report).values()) <= {"passed", "not applicable"}, report.rows
 

@@ -39,6 +39,7 @@ SCORES = sorted({tag for path, _, tag in all_keys() if path == ("model", "attent
 NORMALIZERS: list[dict[str, Any]] = [
     {"normalizer": "softmax"},
     {"normalizer": "sparsemax"},
+    {"normalizer": "entmax", "alpha": "learned"},
     {"normalizer": "hard", "estimator": "straight_through"},
     {"normalizer": "hard", "estimator": "reinforce"},
 ]
@@ -94,7 +95,7 @@ def mixtures() -> list[dict[str, Any]]:
         } | context  # fmt: skip
         if allowed(config):
             every.append(config)
-    assert len(every) == 92 * 4 * 24
+    assert len(every) == 128 * 4 * 24
     if os.environ.get("CONTRACT") == "all":
         return every
     return random.Random(0).sample(every, 60)
@@ -113,6 +114,15 @@ def other_families() -> Iterator[dict[str, Any]]:
             "kind": "transformer", "positions": positions, "norm": norm, "heads": heads,
             "layers": layers, "dropout": dropout, "model_dim": H * heads, "feedforward_dim": 13,
             "longest": 17 if positions == "learned" else None,
+        }  # fmt: skip
+    for positions, (norm, dropout), heads, layers in itertools.product(
+        ("relative", "alibi", "rotary"), (("pre", 0.3), ("post", 0.0)), (1, A), (1, 3)
+    ):
+        yield {
+            "kind": "transformer", "positions": positions, "norm": norm, "heads": heads,
+            "layers": layers, "dropout": dropout, "feedforward_dim": 13,
+            "model_dim": H * heads * (2 if positions == "rotary" else 1),
+            "max_distance": 2 if positions == "relative" else None,
         }  # fmt: skip
 
 
@@ -191,10 +201,10 @@ def test_every_other_combination_is_refused_with_a_reason(
             assert error["type"] == "contradiction", error
             reasons[error["msg"]] = reasons.get(error["msg"], 0) + 1
     assert len(reasons) == 8, reasons
-    assert len(EVERY) == 6 * 4 * 4 * 3 * 2 + 3 * 2 * 2 * 2 * 4 * 2 + 6 * 4 * 2
-    # 5 scores x (2 soft x 3 places + 2 hard) + uniform x 2 soft x 3 places, 3 contexts, 2 heads;
+    assert len(EVERY) == 6 * 5 * 4 * 3 * 2 + 3 * 2 * 2 * 2 * 4 * 2 + 6 * 4 * 2
+    # 5 scores x (3 soft x 3 places + 2 hard) + uniform x 3 soft x 3 places, 3 contexts, 2 heads;
     # a readout of tanh with each score, with input_feeding and without
-    assert len(ALLOWED) == (5 * 8 + 6) * 3 * 2 + 24 * (3 + 1) + 6 * 2
+    assert len(ALLOWED) == (5 * 11 + 9) * 3 * 2 + 24 * (3 + 1) + 6 * 2
     with capsys.disabled():
         every = ALLOWED + MIXED + OTHERS + WITH_SKIP
         print(f" [{len(every)} combinations held to the contract,"

@@ -211,6 +211,8 @@ def manual_changes(base: Config, path: str) -> list[Changes]:
             {path: word, "model.skip": "linear", cut: None}
             for word in ("finetuned", "learned") for cut in ("data.min_length", "data.min_corners")
         ],
+        "model.attention.alpha": [{path: 1.3, "model.attention.normalizer": "entmax"}],
+        "model.max_distance": [{path: 1, "model.positions": "relative"}],
         "model.positions": [{path: "none", "model.longest": None}],
         "training.batch_type": [{path: "tokens", "training.batch_size": 80}],
         "training.momentum": [{path: 0.5, "training.optimizer": "sgd"}],

@@ -17,11 +17,13 @@ from seqattn.models.attention.intervention import (
 )
 from seqattn.models.attention.location_based import LocalWindow, Location, LocationShiftAddressing
 from seqattn.models.attention.normalizers import (
+    Entmax,
     Normalizer,
     Reinforce,
     Softmax,
     Sparsemax,
     StraightThrough,
+    entmax,
     softmax,
     sparsemax,
 )
@@ -37,8 +39,8 @@ from seqattn.models.attention.scores import (
 
 __all__ = [
     "AdditiveScore", "Attention", "AttentionMemory", "AttentionOutput", "AttentionOverride",
-    "CosineScore", "DotScore", "ForcedWeights", "GeneralScore", "LocalWindow", "Location",
+    "CosineScore", "DotScore", "Entmax", "ForcedWeights", "GeneralScore", "LocalWindow", "Location",
     "LocationShiftAddressing", "Normalizer", "Override", "Reinforce", "ScaledDotScore", "Score",
     "Softmax", "Sparsemax", "StraightThrough", "UniformScore", "WeightIntervention",
-    "build_attention", "softmax", "sparsemax", "weighted_sum",
+    "build_attention", "entmax", "softmax", "sparsemax", "weighted_sum",
 ]  # fmt: skip

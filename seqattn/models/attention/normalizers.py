@@ -10,6 +10,7 @@ registers this name.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
@@ -24,6 +25,8 @@ from seqattn.models.layers import LearnedVector, at_least_float32, is_batch_inne
 
 WeightSemantics = Literal["distribution", "partial", "strength"]
 MAX_FAST_SOURCE_LENGTH, MIN_FAST_SCORES = 8, 2048
+MIN_ALPHA = 1.01
+"""The smallest alpha of entmax. With alpha - 1 = 0.01, the threshold is raised to the power 100."""
 NORMALIZERS: dict[tuple[str, str | None], type[Normalizer]] = {}
 """A mapping from the values of `normalizer` and `estimator` in a config to the class."""
 PLUGIN_NORMALIZERS: dict[type[Section], type[Normalizer]] = {}
@@ -72,7 +75,8 @@ class Normalizer(nn.Module, ABC):
 
     @classmethod
     def from_config(cls, config: Any) -> Self:
-        """Build a plugin normalizer from its config section."""
+        """Build the normalizer from a config section: that of the plugin, or that of the attention
+        for a normalizer of seqattn."""
         return cls()
 
     def __call__(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
@@ -150,6 +154,58 @@ class Sparsemax(Normalizer, name="sparsemax"):
         return step.record.add_columns(name, formula, columns)
 
 
+class Entmax(Normalizer, name="entmax"):
+    """A normalizer that applies the function `entmax`, between softmax (alpha near 1) and sparsemax
+    (alpha = 2), so weights can be exactly 0.
+
+    A learned alpha is one number per head (Correia, Niculae and Martins 2019, "Adaptively Sparse
+    Transformers", section 4): alpha = 1.01 + 0.99 sigmoid(theta), where theta is 0 at first. The
+    paper has 1 + sigmoid(theta); the bound keeps 1 / (alpha - 1) finite.
+
+    Args:
+        alpha: the parameter of all heads; None to learn one for each head.
+        heads: the number of heads, A.
+    """
+
+    def __init__(self, alpha: float | None, heads: int) -> None:
+        super().__init__()
+        self.fixed_alpha, self.heads = alpha, heads
+        self.theta = LearnedVector(0.0, heads) if alpha is None else None
+
+    @classmethod
+    def from_config(cls, config: ScoreConfig) -> Self:
+        alpha = 1.5 if config.alpha is None else config.alpha
+        return cls(None if alpha == "learned" else alpha, config.heads)
+
+    def alpha(self) -> Tensor | float:
+        """Return alpha, as a number or in a shape that broadcasts to scores (..., N, [A,] T, S)."""
+        if self.theta is None:
+            assert self.fixed_alpha is not None
+            return self.fixed_alpha
+        theta: Tensor = self.theta.value[..., None, None]  # ([R,] A, 1, 1)
+        if theta.dim() == 4 and self.heads > 1:
+            theta = theta.unsqueeze(1)
+        return MIN_ALPHA + (2 - MIN_ALPHA) * theta.sigmoid()
+
+    def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
+        return NormalizerOutput(entmax(scores, keep, self.alpha()))
+
+    def explain(self, step: AttentionStep, name: str, scores: Array, inside: Bools) -> Array:
+        alpha = self.alpha()
+        if isinstance(alpha, Tensor):
+            alpha = alpha.flatten()[step.head]
+        a = as_printed(alpha).item()
+        scaled = torch.as_tensor(np.where(inside, (a - 1) * scores, -np.inf))
+        tau = as_printed(entmax_threshold(scaled, 1 / (a - 1))).item()
+        weights = np.where(inside, np.clip((a - 1) * scores - tau, 0, None) ** (1 / (a - 1)), 0)
+        formula = (
+            "entmax: weight = max((alpha - 1) score - tau, 0)^(1 / (alpha - 1)); with tau, the"
+            " weights sum to 1"
+        )
+        columns = {"score": scores, "alpha": a, "tau": tau, "weight": weights}
+        return step.record.add_columns(name, formula, columns)
+
+
 class Hard(Normalizer):
     """Hard attention, which puts all weight of a query on one source step. In training, this step
     is sampled from the softmax of the scores. In validation and forecasts, the step with the
@@ -224,7 +280,7 @@ def build_normalizer(config: ScoreConfig) -> Normalizer:
         found = PLUGIN_NORMALIZERS[type(section)].from_config(section)
         check_meaning(found.meaning, type(found).__name__)
         return found
-    return NORMALIZERS[section, config.estimator]()
+    return NORMALIZERS[section, config.estimator].from_config(config)
 
 
 def explain_softmax(record: Record, name: str, scores: Array, inside: Bools) -> Array:
@@ -317,6 +373,101 @@ def sparsemax(scores: Tensor, keep: Tensor | None) -> Tensor:
     mean = inside_scores.sum(dim=-1, keepdim=True) / inside.sum(dim=-1, keepdim=True)
     centered = (inside_scores - mean) * inside
     return weights + (centered - centered.detach())  # the difference is exactly 0
+
+
+def entmax(scores: Tensor, keep: Tensor | None, alpha: float | Tensor) -> Tensor:
+    """Compute alpha-entmax (Peters, Niculae and Martins 2019, "Sparse Sequence-to-Sequence Models",
+    eq. 9 and 10):
+
+        weight = max((alpha - 1) z - tau, 0)^(1 / (alpha - 1))
+
+    where tau is the number for which the weights sum to 1. The largest score is subtracted first,
+    which changes no weight.
+
+    With s = weight^(2 - alpha) where the weight is positive, and 0 elsewhere, the gradient with
+    respect to the scores is s (g - (s . g) / (1 . s)), where g is the upstream gradient (Peters et
+    al. 2019, proposition 2). The gradient with respect to alpha is that of Correia, Niculae and
+    Martins 2019, proposition 1. Both sum to 0 over the source.
+
+    Args:
+        scores: the scores (..., N, T, S).
+        keep: mask (..., N, S), True at valid source steps; None if all steps are valid.
+        alpha: the parameter alpha, above 1 and at most 2: a number, or a tensor that broadcasts to
+            the scores.
+
+    Returns:
+        the weights (..., N, T, S), in which each row sums to 1. A row is NaN if all positions of
+            the row are masked.
+    """
+    z = mask_scores(scores, keep)
+    z = z - z.detach().amax(dim=-1, keepdim=True)
+    with torch.no_grad():
+        a: Any = alpha.detach() if isinstance(alpha, Tensor) else alpha
+        # tau is at least -1, so a scaled score of -2 has weight 0, as -inf has.
+        scaled = ((a - 1) * z).clamp(min=-2)
+        if isinstance(a, float) and a == 1.5:
+            tau = entmax15_threshold(scaled)
+        else:
+            tau = entmax_threshold(scaled, 1 / (a - 1))
+        weights: Tensor = (scaled - tau).clamp(min=0) ** (1 / (a - 1))
+        weights = weights / weights.sum(dim=-1, keepdim=True)
+    if not z.requires_grad and not (isinstance(alpha, Tensor) and alpha.requires_grad):
+        return weights
+    inside = weights > 0
+    s = torch.where(inside, weights ** (2 - a), 0)
+    share = s / s.sum(dim=-1, keepdim=True)
+    inside_scores = z.where(inside, 0)
+    linear = s * (inside_scores - (share * inside_scores).sum(dim=-1, keepdim=True))
+    if isinstance(alpha, Tensor):
+        linear = linear + derivative_of_alpha(weights, share, a) * alpha
+    return weights + (linear - linear.detach())  # the difference is exactly 0
+
+
+def derivative_of_alpha(weights: Tensor, share: Tensor, alpha: Tensor) -> Tensor:
+    """Compute the derivative of entmax weights (..., S) with respect to alpha (Correia et al. 2019,
+    proposition 1). The shares (..., S) are weight^(2 - alpha), divided by their sum."""
+    entropy = -weights * weights.clamp(min=torch.finfo(weights.dtype).tiny).log()
+    drift = entropy - share * entropy.sum(dim=-1, keepdim=True)
+    return (weights - share) / (alpha - 1).square() + drift / (alpha - 1)
+
+
+def entmax15_threshold(scaled: Tensor) -> Tensor:
+    """Compute tau of entmax with alpha = 1.5 for scores (..., S) that are multiplied by alpha - 1,
+    as (..., 1) (Peters et al. 2019, algorithm 2).
+
+    With the scaled scores in descending order, let m be the mean and d the sum of squared
+    deviations from the mean of the k largest. Then tau_k = m - sqrt((1 - d) / k), and tau is tau_k
+    of the largest k for which the k-th score is at least tau_k.
+    """
+    *_, S = scaled.shape
+    descending = scaled.sort(dim=-1, descending=True).values
+    k = torch.arange(1, S + 1, dtype=scaled.dtype, device=scaled.device)
+    mean = descending.cumsum(dim=-1) / k
+    deviations = descending.square().cumsum(dim=-1) - k * mean.square()
+    taus = mean - ((1 - deviations).clamp(min=0) / k).sqrt()
+    support = (taus <= descending).sum(dim=-1, keepdim=True).clamp(min=1)
+    return taus.gather(-1, support - 1)
+
+
+def entmax_threshold(scaled: Tensor, exponent: float | Tensor) -> Tensor:
+    """Compute tau of entmax by bisection (Blondel, Martins and Niculae 2019, "Learning Classifiers
+    with Fenchel-Young Losses", algorithm 1): the number for which the sum of max(scaled -
+    tau, 0)^exponent over the source is 1.
+
+    Args:
+        scaled: scores (..., S) that are multiplied by alpha - 1.
+        exponent: 1 / (alpha - 1).
+
+    Returns:
+        tau (..., 1), to the precision of the dtype, and not above the exact number.
+    """
+    low = scaled.amax(dim=-1, keepdim=True) - 1
+    width = 1.0
+    for _ in range(1 - round(math.log2(torch.finfo(scaled.dtype).eps))):
+        width /= 2
+        total = ((scaled - (low + width)).clamp(min=0) ** exponent).sum(dim=-1, keepdim=True)
+        low = torch.where(total >= 1, low + width, low)
+    return low
 
 
 def sample_categorical(weights: Tensor, u: Tensor) -> Tensor:

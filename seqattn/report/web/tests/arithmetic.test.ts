@@ -172,6 +172,16 @@ describe("normalizers and locations", () => {
     expect(find(stages, "Weights").formula).toBe("sparsemax: weight = max(score - tau, 0), tau = (sum of the 3 largest - 1) / 3");
   });
 
+  it("entmax with a fixed and with a learned alpha", () => {
+    const fixed = stagesOf({ attention: { score: "uniform", normalizer: "entmax" } });
+    expect(find(fixed, "Weights").numbers[0]).toEqual([0, 1.5, -0.5774, 0.3334]);
+    checkOrigins(fixed);
+    const learned = stagesOf({ attention: { score: "dot", normalizer: "entmax", alpha: "learned" }, parameters: { "attention.normalizer.theta.value": [Math.log(0.49 / 0.5)] } });
+    expect(find(learned, "Weights").numbers.map((row) => row[1])).toEqual([1.5, 1.5, 1.5]);
+    expect(lastColumn(find(learned, "Weights"))).toEqual([0.0426, 0.9147, 0.0426]);
+    checkOrigins(learned);
+  });
+
   it("a local window", () => {
     const stages = stagesOf({
       attention: { score: "dot", location: { kind: "local", window: 1 } },

@@ -25,6 +25,7 @@ export interface AttentionConfig {
   score: string;
   heads?: number;
   normalizer?: string;
+  alpha?: number | "learned" | null;
   location?: { kind: string; window?: number } | null;
   [key: string]: unknown;
 }

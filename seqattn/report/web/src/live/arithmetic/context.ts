@@ -2,7 +2,7 @@
 import { addLocalWindow, addLocationShift } from "./locations";
 import { normalizerOf } from "./normalizers";
 import type { Matrix, Vector } from "./record";
-import { affine, columnNumbers, columnOf, factor, printedRow, printedRows, refs, sumText } from "./record";
+import { affine, columnNumbers, columnOf, factor, printed, printedRow, printedRows, refs, sumText } from "./record";
 import type { AttentionStep } from "./step";
 import { addWeights, affineOrigin } from "./step";
 
@@ -13,12 +13,19 @@ export const FORCED = "forced by you";
 export function addWeightStages(step: AttentionStep, scores: Vector): Vector {
   const { record } = step;
   if (step.input.isForced) return addForced(step);
-  const { normalizer = "softmax", location } = step.input.content.config.attention ?? {};
-  const normalize = normalizerOf(normalizer);
+  const { normalizer = "softmax", alpha, location } = step.input.content.config.attention ?? {};
+  const normalize = normalizerOf(normalizer, alphaOf(step, alpha));
   if (!normalize) return record.addColumns("Weights", `by ${normalizer}, which does not explain its arithmetic`, { weight: step.weights }, { isByModel: true });
   if (location?.kind === "local") return addLocalWindow(step, normalize, scores, Number(location.window));
   if (location?.kind === "location_shift") return addLocationShift(step, normalize, scores);
   return normalize(record, { name: "Weights", scores, inside: scores.values.map(() => true), own: step.weights });
+}
+
+/** Return alpha of entmax, as printed: that of the config, or that of the head. */
+function alphaOf(step: AttentionStep, alpha: number | "learned" | null | undefined): number {
+  if (alpha !== "learned") return alpha ?? 1.5;
+  const theta = step.input.parameter("attention.normalizer.theta.value") as number[];
+  return printed(1.01 + 0.99 / (1 + Math.exp(-theta[step.input.head])));
 }
 
 export function addForced(step: AttentionStep): Vector {

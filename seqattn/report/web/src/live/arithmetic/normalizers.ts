@@ -55,6 +55,37 @@ export function addSparsemax(record: StageRecord, { name, scores, inside, own }:
   return record.addColumns(name, formula, { score: values, tau, weight }, { own, origin });
 }
 
+/** Return the threshold for which the sum of max(scaled - tau, 0)^exponent is 1, by bisection. */
+function entmaxThreshold(scaled: readonly number[], exponent: number): number {
+  let low = Math.max(...scaled) - 1;
+  for (let width = 0.5; low + width > low; width /= 2) {
+    const total = scaled.reduce((sum, x) => sum + Math.max(x - low - width, 0) ** exponent, 0);
+    if (total >= 1) low += width;
+  }
+  return low;
+}
+
+/** Return the function that adds entmax of printed scores with a printed alpha. */
+export function entmaxOf(alpha: number): typeof addSoftmax {
+  return (record, { name, scores, inside, own }) => {
+    const { values } = scores;
+    const less = alpha - 1;
+    const tau = printed(entmaxThreshold(values.filter((_, k) => inside[k]).map((score) => less * score), 1 / less));
+    const stage = record.next;
+    const origin = (row: number, column: number): Origin => {
+      if (column === 0) return scoreOrigin(scores, row);
+      if (column === 1) return { expression: "a key of the config, or learned", cells: [] };
+      if (column === 2) return { expression: "the number for which the weights sum to 1", cells: values.map((_, k) => cell(stage, k, 0)) };
+      if (!inside[row]) return { expression: "0, since the point is outside the window", cells: [] };
+      const base = `max((${formatCell(alpha)} \u2212 1) \u00d7 ${factor(values[row])} \u2212 ${factor(tau)}, 0)`;
+      return { expression: `${base}^(1 / (${formatCell(alpha)} \u2212 1))`, cells: [0, 1, 2].map((each) => cell(stage, row, each)) };
+    };
+    const formula = "entmax: weight = max((alpha - 1) score - tau, 0)^(1 / (alpha - 1)); with tau, the weights sum to 1";
+    const weight = values.map((score, k) => (inside[k] ? Math.max(less * score - tau, 0) ** (1 / less) : 0));
+    return record.addColumns(name, formula, { score: values, alpha, tau, weight }, { own, origin });
+  };
+}
+
 /** Add all weight on the largest printed score; returns the weights (S,). */
 export function addHard(record: StageRecord, { name, scores, inside, own }: NormalizerInput): Vector {
   const { values } = scores;
@@ -73,4 +104,4 @@ export function addHard(record: StageRecord, { name, scores, inside, own }: Norm
 const NORMALIZERS: Readonly<Record<string, typeof addSoftmax | undefined>> = { softmax: addSoftmax, sparsemax: addSparsemax, hard: addHard };
 
 /** Return the function that adds the stage of a normalizer; undefined for one that does not explain itself. */
-export const normalizerOf = (name: string): typeof addSoftmax | undefined => NORMALIZERS[name];
+export const normalizerOf = (name: string, alpha: number): typeof addSoftmax | undefined => (name === "entmax" ? entmaxOf(alpha) : NORMALIZERS[name]);
