@@ -32,6 +32,7 @@ from seqattn.models.layers import (
     affine,
     affine_columns,
     fast_tanh,
+    look_up,
     uses_batch_innermost,
 )
 
@@ -145,8 +146,10 @@ class Cell(nn.Module, ABC):
         copy, and the backward pass of the split only concatenates the gradients of the steps.
         """
         if isinstance(inputs, SymbolInputs):
-            table, numbers = self.project(inputs.vectors), inputs.numbers.squeeze(-1).mT
-            return torch.unbind(torch.nn.functional.embedding(numbers, table))
+            numbers = inputs.numbers.squeeze(-1).mT
+            if not uses_batch_innermost(self.weight_hh):
+                return look_up(self.project(inputs.vectors), numbers).unbind(-3)
+            inputs = look_up(inputs.vectors, numbers.mT)
         *_, N, L, _ = inputs.shape
         if L == 1:
             return (self.project(inputs.squeeze(-2)),)
@@ -378,6 +381,12 @@ def reverse_padded(rows: Tensor, lengths: Tensor | None) -> Tensor:
     reverse = lengths.unsqueeze(-1) - 1 - positions
     index = reverse.where(reverse >= 0, positions)
     return rows.gather(-2, index.unsqueeze(-1).expand(rows.shape))
+
+
+def reads_symbols(layer: Cell | Bidirectional) -> bool:
+    """Return whether a layer accepts `SymbolInputs`. A cell of a plugin may read its inputs."""
+    cell = layer.forwards if type(layer) is Bidirectional else layer
+    return type(cell) in (GRU, LSTM, RNN)
 
 
 def cell_factory(config: Literal["gru", "lstm", "rnn"] | CellConfig) -> CellFactory:

@@ -155,16 +155,27 @@ def fast_tanh(x: Tensor) -> Tensor:
 
 
 class SymbolInputs(NamedTuple):
-    """The embedded steps of sequences of symbols as places in a table, from which a linear map of
-    the steps is the map of the table. For a small vocabulary, this saves most products.
+    """The embedded steps of sequences of symbols as places in a table. A linear map of the steps is
+    then the map of the table, which saves most products of a small vocabulary.
 
     Attributes:
-        numbers: the numbers of the symbols, (N, L, 1).
-        vectors: the vectors of all symbols, (V, E).
+        numbers: the numbers of the symbols, (..., N, L, 1).
+        vectors: the vectors of all symbols, (..., V, E).
     """
 
     numbers: Tensor
     vectors: Tensor
+
+
+def look_up(table: Tensor, numbers: Tensor) -> Tensor:
+    """Return rows of a table: a table (V, E) and numbers (...) give (..., E). Runs have tables (R,
+    V, E) and numbers (R, ...)."""
+    if table.dim() == 3:  # as one table, because the backward pass of an advanced index is slow
+        R, V, _ = table.shape
+        first = torch.arange(0, R * V, V, device=numbers.device)
+        numbers = numbers + first.view(-1, *[1] * (numbers.dim() - 1))
+        table = table.flatten(0, 1)
+    return F.embedding(numbers, table)
 
 
 class Linear(nn.Module):
@@ -254,10 +265,7 @@ class Embedding(nn.Module):
         Args:
             numbers: the numbers of the symbols, int64: (...), or (R, ...) for R runs.
         """
-        if self.weight.dim() == 2:
-            return F.embedding(numbers, self.weight)
-        runs = torch.arange(len(self.weight), device=numbers.device)
-        return self.weight[runs.view(-1, *[1] * (numbers.dim() - 1)), numbers]
+        return look_up(self.weight, numbers)
 
 
 class TiedLinear(nn.Module):

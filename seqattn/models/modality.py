@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from seqattn.config import EmbeddingConfig, Training
 from seqattn.data.tokens import BEGIN, END, UNKNOWN
 from seqattn.models.functions import computes_loss, cross_entropy_of_states
-from seqattn.models.layers import Embedding, Linear, TiedLinear, at_least_float32, is_inference
+from seqattn.models.layers import Embedding, Linear, TiedLinear, at_least_float32
 
 if TYPE_CHECKING:
     from seqattn.data import DataSpec
@@ -140,8 +140,8 @@ class Modality(nn.Module, ABC):
         """Return the steps (..., L, F) as the network reads them, (..., L, E)."""
 
     def as_table(self, steps: int) -> Tensor | None:
-        """Return the vectors (V, E) of all symbols, if so many steps are embedded in inference that
-        a linear map of the table saves products; None otherwise."""
+        """Return the vectors (..., V, E) of all symbols if so many steps are embedded that a linear
+        map of all vectors saves products; None otherwise."""
         return None
 
     @abstractmethod
@@ -357,8 +357,8 @@ class TokenModality(Modality):
 
     def as_table(self, steps: int) -> Tensor | None:
         vectors: Tensor = self.embedding.weight
-        pays = is_inference() and len(vectors) <= steps
-        return vectors if pays and vectors.dim() == 2 else None
+        pays = vectors.shape[-2] <= steps and not torch.compiler.is_compiling()
+        return vectors if pays else None
 
     def input_layer(self, width: int) -> nn.Module:
         return ScaledEmbedding(self, width)

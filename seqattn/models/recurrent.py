@@ -30,7 +30,6 @@ from dataclasses import replace
 from typing import NamedTuple, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqattn.config import Recurrent
@@ -51,8 +50,23 @@ from seqattn.models.base import (
     SampledActions,
     Seq2SeqModel,
 )
-from seqattn.models.cells import Bidirectional, Cell, CellFactory, cell_factory, last_valid
-from seqattn.models.layers import Linear, SymbolInputs, concat_features, fast_tanh
+from seqattn.models.cells import (
+    Bidirectional,
+    Cell,
+    CellFactory,
+    cell_factory,
+    last_valid,
+    reads_symbols,
+)
+from seqattn.models.layers import (
+    Linear,
+    SymbolInputs,
+    concat_features,
+    fast_tanh,
+    look_up,
+    uses_batch_innermost,
+)
+from seqattn.models.modality import Modality
 from seqattn.models.skip import Lengths, build_skip
 from seqattn.models.teacher_forcing import (
     check_source,
@@ -202,14 +216,10 @@ class RecurrentModel(Seq2SeqModel):
             keep = steps < source_lengths.unsqueeze(-1)
             source = source.masked_fill(~keep.unsqueeze(-1), 0)  # NaN in padding must not spread
         modality, (N, S, _) = self.source_modality, source.shape[-3:]
-        embedded: Tensor | SymbolInputs
-        if (vectors := modality.as_table(N * S)) is not None:
-            embedded = SymbolInputs(source, vectors)
-        else:
-            embedded = modality.embed(modality.drop_words(source, rng))
-            factors = modality.embedding_dropout(rng, N, S, self.output.weight)
-            embedded = _drop(embedded, factors, slice(None))
-        states, cells = self.encode_states(embedded, source_lengths, rng)
+        read = modality.drop_words(source, rng)
+        factors = modality.embedding_dropout(rng, N, S, self.output.weight)
+        inputs = _embed(modality, self.encoder, read, factors)
+        states, cells = self.encode_states(inputs, source_lengths, rng)
         memory = None if self.attention is None else self.attention.precompute_memory(states, keep)
         last = source.select(-2, -1)
         if source_lengths is not None:
@@ -224,7 +234,8 @@ class RecurrentModel(Seq2SeqModel):
         layer.
 
         Args:
-            source: the embedded sources (..., N, S, E), with finite values in the padding.
+            source: the embedded sources (..., N, S, E), with finite values in the padding, or the
+                same as `SymbolInputs`.
         """
         states, last = self.encoder.forward(source, source_lengths)
         *_, N, S, _ = states.shape
@@ -258,11 +269,12 @@ class RecurrentModel(Seq2SeqModel):
         forced = [t for first, last, _ in plan for t in range(first + 1, last)]
         modality, decoder = self.target_modality, self.decoder
         read = modality.drop_words(target, rng)
-        embedded = modality.embed(shift_right(start.start_token, read, forced))
         factors = modality.embedding_dropout(rng, lead[-1], T, self.output.weight)
         u = modality.draw_feedback(rng, lead[-1], T)
-        embedded = _drop(embedded, factors, [0, *forced])
-        projected = dict(zip([0, *forced], decoder.project_steps(embedded), strict=True))
+        known, shifted = [0, *forced], shift_right(start.start_token, read, forced)
+        known_factors = None if factors is None else factors[..., known, :]
+        inputs = _embed(modality, decoder, shifted, known_factors)
+        projected = dict(zip(known, decoder.project_steps(inputs), strict=True))
 
         state, values, attended = start.state, list[Tensor](), list[AttentionOutput]()
         skips = self.skip_outputs(source, source_lengths, [last - first for first, last, _ in plan])
@@ -274,12 +286,14 @@ class RecurrentModel(Seq2SeqModel):
                     decoder_input = select_decoder_input(
                         teacher_forcing, read, decoder_input, first
                     )
-                embedded = _drop(modality.embed(decoder_input), factors, first)
+                embedded = modality.embed(decoder_input)
+                if factors is not None:
+                    embedded = embedded * factors[..., first, :]
                 projected[first] = decoder.project(embedded)
-            inputs = [projected[t] for t in range(first, last)]
             states, attention, state = self._decode(
-                inputs, state, start.memory, noise.slice_steps(first, last)
-            )
+                [projected[t] for t in range(first, last)], state, start.memory,
+                noise.slice_steps(first, last),
+            )  # fmt: skip
             if attention is not None:
                 attended.append(attention)
             if len(plan) > 1 or skip is not None:
@@ -303,8 +317,10 @@ class RecurrentModel(Seq2SeqModel):
         memory, state, start_token = self.encode(source, source_lengths)
         if override is not None:
             memory = replace(cast("AttentionMemory", memory), intervention=override.start())
-        vectors = self.target_modality.as_table(source.shape[-3])
-        table = None if vectors is None else self.decoder.project(vectors)
+        table, decoder = self.target_modality.as_table(source.shape[-3]), self.decoder
+        if not reads_symbols(decoder) or uses_batch_innermost(decoder.weight_hh):
+            table = None
+        table = None if table is None else decoder.project(table)
         return DecoderStart(start_token, DecoderMemory(memory, table), state)
 
     def decoder_step(
@@ -318,10 +334,10 @@ class RecurrentModel(Seq2SeqModel):
         if memory.table is None:
             projected = self.decoder.project(self.target_modality.embed(decoder_input))
         else:
-            projected = F.embedding(decoder_input.squeeze(-1), memory.table)
-        output, attention, state = self._decode([projected], state, memory.attention, NO_NOISE)
+            projected = look_up(memory.table, decoder_input.squeeze(-1))
+        readout, attention, state = self._decode([projected], state, memory.attention, NO_NOISE)
         maps = self._maps([attention]) if with_attention and attention is not None else ()
-        return DecoderStep(output, maps, state)
+        return DecoderStep(self.output(readout), maps, state)
 
     def step(
         self, decoder_input: Tensor, state: DecoderState, memory: AttentionMemory | None
@@ -462,9 +478,16 @@ class RecurrentModel(Seq2SeqModel):
         return self.attention.attend(queries, memory, state.prev_weights, u)
 
 
-def _drop(embedded: Tensor, factors: Tensor | None, steps: int | list[int] | slice) -> Tensor:
-    """Multiply embedded steps by the dropout factors (..., N, L, E) of these steps."""
-    return embedded if factors is None else embedded * factors[..., steps, :]
+def _embed(
+    modality: Modality, layer: Cell | Bidirectional, steps: Tensor, factors: Tensor | None
+) -> Tensor | SymbolInputs:
+    """Embed the steps (..., N, L, F) that a layer reads, and apply the dropout factors
+    (..., N, L, E)."""
+    if factors is not None:
+        return modality.embed(steps) * factors
+    *_, N, L, _ = steps.shape
+    vectors = modality.as_table(N * L) if reads_symbols(layer) else None
+    return modality.embed(steps) if vectors is None else SymbolInputs(steps, vectors)
 
 
 def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:
