@@ -195,11 +195,11 @@ def _read_greedily(
         decoder_input = chosen.unsqueeze(-1)
     T = len(found)
     symbols = torch.full((N, T), PAD, device=device)
-    places = torch.cat([rows * T + t for t, (rows, _, _) in enumerate(found)])
-    symbols.view(-1)[places] = torch.cat([chosen for _, chosen, _ in found])
-    log_probs = torch.zeros((N, 1), dtype=torch.float64, device=device)
-    for rows, _, gained in found:
-        log_probs[:, 0].index_add_(0, rows, gained)
+    rows, chosen, gained = (torch.cat(part) for part in zip(*found, strict=True))
+    counts = torch.tensor([len(part) for part, _, _ in found], device=device)
+    symbols[rows, torch.arange(T, device=device).repeat_interleave(counts)] = chosen
+    log_probs = gained.new_zeros((N, 1))
+    log_probs[:, 0].index_add_(0, rows, gained)
     return Results(symbols.unsqueeze(1), log_probs, log_probs)
 
 

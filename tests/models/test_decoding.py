@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from seqattn.data.tokens import END, PAD
 from seqattn.errors import UsageError
-from seqattn.models import FeatureSpec, Seq2SeqModel
+from seqattn.models import FeatureSpec, Seq2SeqModel, layers
 from seqattn.models.decoding import Decoding, decode, force, log_probabilities
 from tests.models.test_tokens import MODELS, built
 
@@ -65,6 +66,51 @@ def test_a_narrow_beam_does_not_depend_on_its_batch(name: str) -> None:
         assert torch.equal(alone.symbols[0], together.symbols[n, :, :steps])
         assert not together.symbols[n, :, steps:].any()
         assert torch.allclose(alone.scores[0], together.scores[n], atol=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_large_batch_gives_what_a_small_one_gives(
+    name: str, beam: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more sequences than symbols, symbols are projected once; large tanh are sigmoids."""
+    model, source = tiny(name)
+    few = decode(model, source, LENGTHS, 9, Decoding(beam))
+    monkeypatch.setattr(layers, "MIN_SIGMOID_NUMBERS", 1)
+    many = decode(model, source.repeat(4, 1, 1), LENGTHS.repeat(4), 9, Decoding(beam))
+    assert torch.equal(many.symbols, few.symbols.repeat(4, 1, 1))
+    assert torch.allclose(many.scores, few.scores.repeat(4, 1), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_sequences_that_end_leave_the_batch(
+    name: str, beam: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The encoder reads each source once, and no step has more rows than beams that can win."""
+    model, source = tiny(name)
+    begin, step, rows = model.begin, model.decoder_step, list[int]()
+
+    def counted(decoder_input: Tensor, *args: Any, **options: Any) -> Any:
+        rows.append(len(decoder_input))
+        return step(decoder_input, *args, **options)
+
+    def once(sources: Tensor, *args: Any, **options: Any) -> Any:
+        assert len(sources) == N
+        return begin(sources, *args, **options)
+
+    monkeypatch.setattr(model, "decoder_step", counted)
+    monkeypatch.setattr(model, "begin", once)
+    found = decode(model, source, LENGTHS, 30, Decoding(beam))
+    assert rows[0] == N
+    assert max(rows) <= N * beam
+    if beam == 1:
+        lengths = (found.symbols[:, 0] != PAD).sum(dim=-1)
+        assert rows == [int((lengths > t).sum()) for t in range(len(rows))]
+        forecast = model.forecast(source, 30, source_lengths=LENGTHS, with_attention=False).values
+        read = model.target_modality.read(forecast)[..., 0]
+        for n, length in enumerate(lengths.tolist()):
+            assert torch.equal(read[n, :length], found.symbols[n, 0, :length])
 
 
 def test_results_without_an_end_come_last() -> None:

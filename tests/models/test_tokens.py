@@ -21,6 +21,7 @@ N, S, T, V, W, E, H = 5, 7, 6, 11, 13, 3, 4
 SYMBOLS = FeatureSpec(1, 1, (0,), source_symbols=W, target_symbols=V)
 MODELS: dict[str, dict[str, Any]] = {
     "additive": {"hidden_dim": H, "attention": {"score": "additive"}},
+    "additive, two heads": {"hidden_dim": H, "attention": {"score": "additive", "heads": 2}},
     "two-way lstm, input feeding": {"hidden_dim": H, "cell": "lstm", "bidirectional": True,
                                     "input_feeding": True},
     "context in the input, tied": {"hidden_dim": H, "context": "input",
