@@ -377,8 +377,8 @@ def next_step(found: Opened, title: str) -> None:
     assert not found.page.evaluate(DONE)
 
 
-def test_the_tour_of_a_page_of_words(open_page: Open, word_runs: WordRuns) -> None:
-    found = open_page(word_runs.page("dates"), LIVE)
+def test_the_tour_of_a_page_of_words(opened: Open, word_runs: WordRuns) -> None:
+    found = opened(word_runs.page("dates"), until=LIVE)
     found.page.click("#live-tour-open")
     settle(found)
     assert found.page.evaluate(TOUR) == "Tour 1 of 5: Type a source"
@@ -412,9 +412,9 @@ def test_the_tour_of_a_page_of_words(open_page: Open, word_runs: WordRuns) -> No
     assert found.page.locator(".tour-place").count() == 0
 
 
-def test_the_tour_has_only_steps_that_the_page_can_do(open_page: Open, word_runs: WordRuns) -> None:
+def test_the_tour_has_only_steps_that_the_page_can_do(opened: Open, word_runs: WordRuns) -> None:
     for name, steps in (("fast_weights", 3), ("hostile", 4)):
-        found = open_page(word_runs.page(name), LIVE)
+        found = opened(word_runs.page(name), until=LIVE)
         found.page.click("#live-tour-open")
         settle(found)
         assert found.page.evaluate(TOUR) == f"Tour 1 of {steps}: Type a source", name
