@@ -3523,8 +3523,8 @@
     const table = bias === null ? weight : weight.map((row, k) => [...row, bias[k]]);
     return record.add(name, "", table, { rows, columns: bias === null ? columns : [...columns, "bias"] });
   }
-  function affineOrigin(table, hasBias, output, input) {
-    const row = rowOf(table, output);
+  function affineOrigin(table, hasBias, output2, input) {
+    const row = rowOf(table, output2);
     const weights = row.values.slice(0, input.values.length);
     const bias = hasBias ? ` + ${factor(row.values[row.values.length - 1])}` : "";
     return { expression: productsText(weights, input.values) + bias, cells: [...refs(row), ...refs(input)] };
@@ -3841,8 +3841,8 @@
     const values = record.add("Values", "v = W_v s + b_v of the encoder's output", step.values, { isByModel: true });
     const contexts = addHeadContexts(step, addContext(step, weights, values));
     const { weight, bias } = step.linear(`decoder.${layer}.cross.out`);
-    const output = affine(printedRows(weight), printedRow(bias), contexts.values);
-    record.addRow("Cross-attention output", "W_o [contexts] + b_o, W_o and b_o are in the checkpoint file of the run; the rest of the decoder follows", "+", output, {
+    const output2 = affine(printedRows(weight), printedRow(bias), contexts.values);
+    record.addRow("Cross-attention output", "W_o [contexts] + b_o, W_o and b_o are in the checkpoint file of the run; the rest of the decoder follows", "+", output2, {
       isByModel: true,
       origin: (_, k) => ({ expression: `row ${k + 1} of W_o times [contexts] + b_o, with numbers of the checkpoint file`, cells: refs(contexts) })
     });
@@ -3855,14 +3855,14 @@
     const step = new AttentionStep(input);
     const { kind } = input;
     kind.addSource(step);
-    let output = null;
-    if (input.content.config.kind === "recurrent") output = addRecurrent(step);
-    else if (input.content.config.kind === "fast_weights") output = addFastWeights(step);
+    let output2 = null;
+    if (input.content.config.kind === "recurrent") output2 = addRecurrent(step);
+    else if (input.content.config.kind === "fast_weights") output2 = addFastWeights(step);
     else {
       kind.addDecoderInput(step);
       addTransformer(step);
     }
-    kind.addResult(step, output);
+    kind.addResult(step, output2);
     return step.record.stages;
   }
   function shownRows(weights) {
@@ -4893,18 +4893,18 @@
       const { layers, heads } = this.first;
       const hasHeads = layers * heads > 1;
       if (!hasHeads && state.picture === "heads") state.picture = this.state.picture = "heatmap";
-      const hasWeights = this.matrix(scene, 0).rows.length > 0;
+      const hasWeights2 = this.matrix(scene, 0).rows.length > 0;
       for (const picture of PICTURES) {
         const button = byId(`live-show-${picture}`);
         button.textContent = PICTURE_NAMES[picture];
         button.setAttribute("aria-pressed", String(picture === state.picture));
         button.hidden = picture === "heads" && !hasHeads;
       }
-      byId("live-pictures").hidden = !hasWeights;
+      byId("live-pictures").hidden = !hasWeights2;
       byId("live-map").hidden = state.picture !== "heatmap";
-      byId("live-lines").hidden = state.picture !== "lines" || !hasWeights;
-      byId("live-heads").hidden = state.picture !== "heads" || !hasWeights;
-      if (!hasWeights) return;
+      byId("live-lines").hidden = state.picture !== "lines" || !hasWeights2;
+      byId("live-heads").hidden = state.picture !== "heads" || !hasWeights2;
+      if (!hasWeights2) return;
       if (state.picture === "lines") this.lines.draw(this.matrix(scene, 0));
       if (state.picture !== "heads") return;
       const pictures = Array.from({ length: layers * heads }, (_, k) => {
@@ -4968,11 +4968,11 @@
       const found = probabilities(this.logits);
       return this.outputs.indices.map((k, place3) => ({ name: this.outputs.names[place3], text: found[k].toFixed(3), share: found[k] }));
     }
-    addResult(step, output) {
+    addResult(step, output2) {
       const { record } = step;
       const { indices, names } = this.outputs;
       const own = step.trace("output")[step.input.step];
-      const y = output ?? record.addRow(this.outputName, "from the layers that follow", "y", indices.map((k) => own[k]), { columns: names, isByModel: true });
+      const y = output2 ?? record.addRow(this.outputName, "from the layers that follow", "y", indices.map((k) => own[k]), { columns: names, isByModel: true });
       const possible = this.logits.filter((_, k) => k !== PAD && k !== BEGIN);
       const most = Math.max(...possible);
       const logZ = most + Math.log(possible.reduce((sum, x) => sum + Math.exp(x - most), 0));
@@ -5081,6 +5081,207 @@
     };
   }
 
+  // src/words/tour.ts
+  var hasWeights = ({ shown: [{ answer }] }) => answer.weights.length > 0;
+  var output = (text2) => `\u201C${text2}\u201D`;
+  function describeRow(scene) {
+    const { state, shown: [first] } = scene;
+    const row = weightsOf(first.answer, "cross", state.layer, state.head)[state.step];
+    const names = symbolNames(scene);
+    const most = row.indexOf(Math.max(...row));
+    const sum = first.meaning === "distribution" ? " The [weights|attention weight] of a row add up to 1: they are shares of one reading, and the next row shares anew." : "";
+    return `${capitalize(names.row(state.step))}, reads most from ${names.column(most)}, with the weight ${row[most].toFixed(2)}.${sum}`;
+  }
+  function describeForced({ shown: [{ text: text2, ownText }] }) {
+    if (text2 === ownText) return `The output stays ${output(text2)}: for these symbols, the model did not need what you took away. Try another row, or all rows.`;
+    return `The output changes from ${output(ownText)} to ${output(text2)}: the model used what you took away. This says more than the colours do, because it is an experiment.`;
+  }
+  function describeLinks(scene) {
+    const { rows, links } = wordMatrix(scene, scene.shown[0]);
+    const linked = [...new Set(links.map(({ row }) => row))].filter((row) => row < rows.length);
+    if (!linked.length) return "The output of this sequence differs from the true one from its beginning, so there is no link to compare with. Go on to another sequence.";
+    const hits = linked.filter((row) => {
+      const weights = rows[row];
+      return links.some((link) => link.row === row && link.column === weights.indexOf(Math.max(...weights)));
+    });
+    return `In this sequence, the largest weight of ${hits.length} of ${linked.length} linked output symbols lies in a frame. The others need not be mistakes: an [encoder state] also carries what the encoder has read elsewhere, so the model can read a word beside it. A heatmap shows where the model reads, not what it knows.`;
+  }
+  var STEPS = [
+    {
+      title: "Type a source",
+      place: "live-source-label",
+      task: "Change the text in the field Source, for example one letter or one word.",
+      about: "The model in this page reads a text, the source, and writes another text, the output, symbol by symbol. A symbol is a letter, a word or a part of a word.",
+      isPossible: () => true,
+      isDone: ({ state: { source } }, start) => source.join("\n") !== start.source.join("\n"),
+      result: ({ shown: [{ text: text2 }] }) => `The model writes ${output(text2)} for your source. Nothing is looked up: it computes this output now, in your browser.`
+    },
+    {
+      title: "Read a row",
+      place: "live-output",
+      task: "Choose another symbol of the output.",
+      about: "Before each output symbol, [attention] reads the whole source again. The row of the output symbol in the heatmap says how much it reads from each source symbol, and so do the colours of the source.",
+      isPossible: (scene) => hasWeights(scene) && scene.shown[0].symbols.length > 1,
+      isDone: ({ state: { kind, step }, shown: [{ symbols }] }, start) => kind === "cross" && step !== start.step && step < symbols.length,
+      result: describeRow
+    },
+    {
+      title: "Choose another symbol",
+      place: "live-alternatives-place",
+      task: "In the list of symbols for this place, click one that is not the first.",
+      about: "The model does not write a symbol directly. It computes a probability for each symbol, and takes the most probable one. Then the [decoder] reads the symbol that was written.",
+      isPossible: () => true,
+      isDone: ({ state: { given } }) => given.length > 0,
+      result: ({ state: { given }, shown: [{ symbols, text: text2, ownText }] }) => `You wrote ${quoted(symbols[given.length - 1])}, and the model goes on from there: ${output(text2)}. Left alone, it writes ${output(ownText)}.`
+    },
+    {
+      title: "Take the look away",
+      place: "live-weights",
+      task: "Click a cell of the heatmap that is not the brightest of its row, or press \u201CKnock out this head in all steps\u201D.",
+      about: "Does the model need what it reads? To find out, change the weights: a click gives all of the weight of a row to one source symbol, and a knock-out sets weights to 0. The model computes the rest with your weights.",
+      isPossible: (scene) => hasWeights(scene) && scene.canForce,
+      isDone: ({ state: { force } }) => force.size > 0,
+      result: describeForced
+    },
+    {
+      title: "A heatmap is not an alignment",
+      place: "live-map",
+      task: "Go to the next test sequence with the arrow \u2192, and compare the brightest cells with the orange frames.",
+      about: "The orange frames are known links: which source symbols an output symbol stands for. The model was never shown them, and its weights need not agree with them.",
+      isPossible: (scene) => hasWeights(scene) && scene.shown[0].meaning === "distribution",
+      isDone: ({ state: { example, isChanged } }, start) => example !== null && !isChanged && example !== start.example,
+      result: describeLinks
+    }
+  ];
+  var LINKS = STEPS[STEPS.length - 1];
+  var possibleSteps = (scene, hasLinks) => STEPS.filter((step) => step.isPossible(scene) && (step !== LINKS || hasLinks));
+  var WordTour = class {
+    constructor(explorer) {
+      this.explorer = explorer;
+      this.opener.setAttribute("aria-controls", "live-tour-panel");
+      this.heading.id = "live-tour-title";
+      this.heading.tabIndex = -1;
+      this.result.id = "live-tour-result";
+      this.task.className = "task";
+      this.spoken.className = "spoken";
+      this.spoken.setAttribute("aria-live", "polite");
+      const text2 = document.createElement("div");
+      text2.className = "tour-text";
+      text2.append(this.body, this.result);
+      const buttons = document.createElement("div");
+      buttons.className = "controls";
+      buttons.append(this.back, this.next, this.button("live-tour-close", "End the tour", () => {
+        this.close();
+      }));
+      this.panel.id = "live-tour-panel";
+      this.panel.setAttribute("aria-labelledby", "live-tour-title");
+      this.panel.append(this.heading, text2, this.task, buttons, this.spoken);
+      this.panel.addEventListener("keydown", (event) => {
+        if (event.key === "Escape" && !isCardOpen()) this.close();
+      });
+      byId("live-tour").append(this.opener, this.panel);
+      this.show(false);
+      explorer.onAnswer((scene) => {
+        this.follow(scene);
+      });
+    }
+    explorer;
+    panel = document.createElement("section");
+    heading = textElement("h3", "");
+    body = document.createElement("div");
+    result = document.createElement("div");
+    task = textElement("p", "");
+    spoken = textElement("p", "");
+    announce = announcer(this.spoken);
+    opener = this.button("live-tour-open", "Guided tour", () => {
+      this.open();
+    });
+    back = this.button("live-tour-back", "Back", () => {
+      this.go(this.position - 1);
+    });
+    next = this.button("live-tour-next", "Next", () => {
+      if (this.position + 1 < this.steps.length) this.go(this.position + 1);
+      else this.close();
+    });
+    steps = [];
+    position = 0;
+    /** What the explorer showed when the step began; null before its first answer, and if the tour is closed. */
+    start = null;
+    resultText = "";
+    button(id, name, act) {
+      const button = textElement("button", name);
+      button.type = "button";
+      button.id = id;
+      button.addEventListener("click", act);
+      return button;
+    }
+    show(isOpen) {
+      this.panel.hidden = !isOpen;
+      this.opener.hidden = isOpen;
+      this.opener.setAttribute("aria-expanded", String(isOpen));
+    }
+    open() {
+      const { scene, page } = this.explorer;
+      if (!scene) return;
+      this.steps = possibleSteps(scene, page.examples.links !== null);
+      this.show(true);
+      this.explorer.draw();
+      this.go(0);
+    }
+    close() {
+      this.start = null;
+      this.mark(null);
+      this.show(false);
+      this.explorer.draw();
+      this.opener.focus();
+    }
+    /** Show a step, and take back what the reader changed in the step before. */
+    go(position) {
+      this.position = position;
+      this.start = null;
+      this.resultText = "";
+      const { title, about, task, place: place3 } = this.steps[position];
+      this.heading.textContent = `Tour ${position + 1} of ${this.steps.length}: ${title}`;
+      this.body.replaceChildren(paragraph(about));
+      this.result.replaceChildren();
+      this.task.textContent = task;
+      this.back.disabled = position === 0;
+      this.next.textContent = position + 1 === this.steps.length ? "Finish" : "Next";
+      this.next.classList.remove("ready");
+      this.mark(place3);
+      byId(place3).scrollIntoView({ block: "nearest" });
+      this.heading.focus({ preventScroll: true });
+      this.explorer.change((state) => {
+        state.force.clear();
+        Object.assign(state, { given: [], kind: "cross" }, place3 === "live-map" ? { picture: "heatmap" } : {});
+      });
+      void this.explorer.update().then(() => {
+        const { scene } = this.explorer;
+        if (this.steps[this.position].place === place3 && !this.panel.hidden && scene) this.start = { ...scene.state };
+      });
+    }
+    /** Frame the part of the page that a step is about. */
+    mark(id) {
+      document.querySelectorAll(".tour-place").forEach((element) => {
+        element.classList.remove("tour-place");
+      });
+      if (id !== null) byId(id).classList.add("tour-place");
+    }
+    /** Say what the reader's change did, with the current numbers, once the task is done. */
+    follow(scene) {
+      if (!this.start) return;
+      const step = this.steps[this.position];
+      if (!step.isDone(scene, this.start)) return;
+      const text2 = step.result(scene);
+      if (text2 === this.resultText) return;
+      this.resultText = text2;
+      this.result.replaceChildren(paragraph(text2));
+      this.announce(splitTerms(text2).map((part) => part.split("|")[0]).join(""));
+      this.next.classList.add("ready");
+      this.result.scrollIntoView({ block: "nearest" });
+    }
+  };
+
   // src/live/mechanism_plane.ts
   var SIZE = 300;
   var MARGIN3 = 16;
@@ -5152,7 +5353,7 @@
     const results = part === "result" ? ` ${flow.results.map(({ name, text: text2 }) => `${name}: ${text2}`).join(", ")}.` : "";
     return `${WORDS[part]}${vector ? ` ${capitalize(numbersText(vector))}.` : ""}${results} A click shows its arithmetic.`;
   }
-  function describeRow(row, { labels, scores, weights }, isForced3) {
+  function describeRow2(row, { labels, scores, weights }, isForced3) {
     const score = scores ? `score ${formatNumber(scores[row])}, ` : "";
     const weight = withMinus(weights[row].toFixed(3));
     return `${capitalize(labels[row])}: ${score}weight ${weight}${isForced3 ? ", which you gave it in place of the softmax of the scores" : ""}. So ${weight} times its value goes into the context.`;
@@ -5456,7 +5657,7 @@
       for (const [name, value] of Object.entries(box)) this.row.setAttribute(name, value.toFixed(2));
       this.row.setAttribute("stroke", theme().accent);
       this.row.setAttribute("visibility", "visible");
-      this.line.textContent = describeRow(row, flow, this.isForced);
+      this.line.textContent = describeRow2(row, flow, this.isForced);
     }
     /** Mark the part whose arithmetic the reader looks at. */
     markPart(stage) {
@@ -5563,7 +5764,7 @@
       }
     });
   }
-  function addForecast(step, { content, source, forecast }, output) {
+  function addForecast(step, { content, source, forecast }, output2) {
     const { step: t } = step.input;
     const { target_features: features, features: sourceFeatures, scaling } = content;
     const own = forecast[t];
@@ -5578,9 +5779,9 @@
         ownAs: "column"
       });
     };
-    const copied = (row) => ({ expression: "the output of the model", cells: [output.ref(row)] });
+    const copied = (row) => ({ expression: "the output of the model", cells: [output2.ref(row)] });
     if (!isScaled(content)) {
-      add("the output itself, since the data are not scaled", ["forecast"], output.values.map((x) => [x]), copied);
+      add("the output itself, since the data are not scaled", ["forecast"], output2.values.map((x) => [x]), copied);
       return;
     }
     const names = sequenceNames2(content);
@@ -5590,7 +5791,7 @@
     const scales = index.map((f) => f < 0 ? 1 : ofSource.scale[f]);
     const { shift, scale } = scaling.target;
     const columns = ["y", "scale", "shift", ...names.scale ? [names.scale] : [], ...names.shift ? [names.shift] : [], "forecast"];
-    const numbers = output.values.map((y, g) => [
+    const numbers = output2.values.map((y, g) => [
       y,
       scale[g],
       shift[g],
@@ -5666,10 +5867,10 @@
       const { forecast, content: { target_features: names } } = this.data;
       return names.map((name, g) => ({ name, text: formatValue(forecast[step.input.step][g], 1), share: null }));
     }
-    addResult(step, output) {
+    addResult(step, output2) {
       const { data } = this;
       const { step: t } = step.input;
-      const skipped = data.content.config.skip === "linear" ? addSkip(step, data, output) : output;
+      const skipped = data.content.config.skip === "linear" ? addSkip(step, data, output2) : output2;
       const point = skipped ?? step.record.addRow("Predicted point", "from the layers that follow", "y", step.trace("output")[t], { columns: data.content.target_features, isByModel: true });
       addForecast(step, data, point);
     }
@@ -6058,7 +6259,7 @@ ${text2}
   function withRecord({ hasEpochs, data }, step) {
     return hasEpochs || !data ? step : { ...step, commands: [...step.commands ?? [], ...data.record] };
   }
-  var STEPS = ["move", "look", "forbid", "before", "compare"];
+  var STEPS2 = ["move", "look", "forbid", "before", "compare"];
   function tourSteps(facts) {
     const circles = facts.isNumbered ? "numbered circles" : "circles";
     const source = facts.plane ? `The ${circles} in the picture are the source: the points that the model is given, in this order. The diamonds are its forecast: how it continues the path. The crosses are the truth: how the path really continues.` : `In the picture, time runs from left to right. The ${circles} are the source: the values that the model is given. The diamonds are its forecast: how it continues them. The crosses are the truth: how they really continue.`;
@@ -6322,7 +6523,7 @@ ${text2}
     neighbour(direction) {
       const { step: current } = this;
       if (!current) return null;
-      const names = this.steps.map(({ step }) => step).filter((step) => (STEPS.indexOf(step) - STEPS.indexOf(current)) * direction > 0);
+      const names = this.steps.map(({ step }) => step).filter((step) => (STEPS2.indexOf(step) - STEPS2.indexOf(current)) * direction > 0);
       return names.at(direction > 0 ? 0 : -1) ?? null;
     }
     get facts() {
@@ -6556,6 +6757,7 @@ ${text2}
     byId("live-body").hidden = false;
     explorer.draw();
     new Share(explorer, sharedWords(explorer));
+    new WordTour(explorer);
     return explorer;
   }
   async function showLive(content) {

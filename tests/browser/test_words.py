@@ -321,7 +321,9 @@ def test_no_page_of_symbols_is_wider_than_its_window(
         found = shared_in_both(
             word_runs.page(name), viewport={"width": width, "height": height}, dark=dark
         )
-        fits = f"document.documentElement.scrollWidth <= {width}"
+        parts = "#summary table, #doctor table, #config table"
+        cut = f"[...document.querySelectorAll('{parts}')].filter((e) => e.scrollWidth > e.clientWidth)"
+        fits = f"document.documentElement.scrollWidth <= {width} && {cut}.length === 0"
         found.page.select_option("#live-beam", label="beam of 5")
         found.page.evaluate("document.getElementById('live-arithmetic').open = true")
         settle(found)
@@ -363,3 +365,58 @@ def test_hostile_symbols_stay_text(
         == shown_text(found) + "\n"
     )
     assert not [*word_runs.home.glob("*gone*")]
+
+
+TOUR = "document.querySelector('#live-tour-title').textContent"
+DONE = "document.querySelector('#live-tour-next.ready') !== null"
+
+
+def next_step(found: Opened, title: str) -> None:
+    """Go to the next step of the tour, which is not done yet."""
+    found.page.click("#live-tour-next")
+    settle(found)
+    assert title in found.page.evaluate(TOUR)
+    assert not found.page.evaluate(DONE)
+
+
+def test_the_tour_of_a_page_of_words(opened: Open, word_runs: WordRuns) -> None:
+    found = opened(word_runs.page("dates"), until=LIVE)
+    found.page.click("#live-tour-open")
+    settle(found)
+    assert found.page.evaluate(TOUR) == "Tour 1 of 5: Type a source"
+    assert not found.page.evaluate(DONE)
+    type_source(found, DATE)
+    assert found.page.evaluate(DONE)
+    assert shown_text(found) in found.text("#live-tour-result")
+    next_step(found, "Read a row")
+    found.page.click("#live-output .symbol:nth-child(4)")
+    settle(found)
+    row = found.page.evaluate("seqattn.explorer.scene.shown[0].answer.weights[0][0][3]")
+    most = int(np.argmax(row))
+    assert f"source symbol {most + 1}" in found.text("#live-tour-result")
+    assert f"with the weight {row[most]:.2f}" in found.text("#live-tour-result")
+    next_step(found, "Choose another symbol")
+    found.page.click(".alternative:not([aria-pressed=true])")
+    settle(found)
+    assert "Left alone, it writes" in found.text("#live-tour-result")
+    next_step(found, "Take the look away")
+    assert found.page.evaluate("seqattn.explorer.state.given") == []
+    found.page.click("#live-knock-head")
+    settle(found)
+    assert found.page.evaluate(DONE)
+    next_step(found, "A heatmap is not an alignment")
+    assert found.page.evaluate("seqattn.explorer.state.force.size") == 0
+    found.page.click("#live-after")
+    settle(found)
+    assert found.page.evaluate(DONE)
+    found.page.click("#live-tour-next")
+    assert found.page.locator("#live-tour-panel").is_hidden()
+    assert found.page.locator(".tour-place").count() == 0
+
+
+def test_the_tour_has_only_steps_that_the_page_can_do(opened: Open, word_runs: WordRuns) -> None:
+    for name, steps in (("fast_weights", 3), ("hostile", 4)):
+        found = opened(word_runs.page(name), until=LIVE)
+        found.page.click("#live-tour-open")
+        settle(found)
+        assert found.page.evaluate(TOUR) == f"Tour 1 of {steps}: Type a source", name

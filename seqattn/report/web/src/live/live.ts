@@ -12,6 +12,7 @@ import { wordArithmetic } from "../words/arithmetic";
 import type { Search, WordAnswer } from "../words/model";
 import { WordModel } from "../words/model";
 import { sharedWords } from "../words/share";
+import { WordTour } from "../words/tour";
 import type { Answer, GraphModel, RunOptions } from "./model";
 import { LiveModel } from "./model";
 import { createSession, hasRuntime } from "./runtime";
@@ -88,6 +89,7 @@ async function showWords(page: WordPage): Promise<WordExplorer> {
   byId("live-body").hidden = false;
   explorer.draw();
   new Share(explorer, sharedWords(explorer));
+  new WordTour(explorer);
   return explorer;
 }
 
