@@ -211,6 +211,18 @@ class CosineAttention(ScoreConfig):
     """Initial temperature. Scores are between -1 / temperature and 1 / temperature."""
 
 
+class LinearAttention(ScoreConfig):
+    """The logarithm of a product of positive vectors, `log(phi(query) . phi(key))` with `phi(x) =
+    elu(x) + 1`. With softmax, this is linear attention, whose context can be read from fast
+    weights (Katharopoulos et al. 2020; Schlag et al. 2021)."""
+
+    score: Literal["linear"] = "linear"
+    """Score function of query and key."""
+    project_query_key: bool = True
+    """Whether query and key are learned affine maps of the states instead of the states
+    themselves."""
+
+
 SCORE = Variants("score", "scaled_dot", noun="score", base=ScoreConfig)
 Attention = Annotated[
     UniformAttention
@@ -218,7 +230,8 @@ Attention = Annotated[
     | ScaledDotAttention
     | GeneralAttention
     | AdditiveAttention
-    | CosineAttention,
+    | CosineAttention
+    | LinearAttention,
     SCORE,
 ]
 

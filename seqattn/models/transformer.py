@@ -135,8 +135,8 @@ class MultiHeadAttention(nn.Module):
             replace: a function that replaces the weights; None keeps the weights.
 
         Returns:
-            the result (..., N, L, D), and the weights (..., N, A, L, S), or None if torch's fused
-                attention was used.
+            the result (..., N, L, D), and the weights (..., N, A, L, S), or None if no weights were
+                requested.
         """
         keys, values = cache
         queries = self.queries(x)
@@ -155,7 +155,7 @@ class MultiHeadAttention(nn.Module):
         if replace is not None:
             weights = replace(weights, None if keep is None else keep.unsqueeze(-2))
         context = self.places.add_values(at_least_float32(weights @ values), weights)
-        return self.out(self._join(context)), weights
+        return self.out(self._join(context)), weights if with_weights else None
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unsqueeze(-3) if self.heads == 1 else split_heads(x, self.heads)
@@ -240,9 +240,8 @@ class DecoderLayer(nn.Module):
         Returns:
             the output (..., N, L, D); the weights over the target (..., N, A, L, t), where t is the
                 number of steps in the new cache; the weights over the source (..., N, A, L, S); and
-                the new cache, which is `prev` extended by the keys and values of x. The weights
-                over the target are None if no weights were requested. The weights over the source
-                are None if they were neither requested nor replaced.
+                the new cache, which is `prev` extended by the keys and values of x. Both weights
+                are None if no weights were requested.
         """
         inner = self.attend_norm(x) if self.pre_norm else x
         cache = self.attend.cache(inner, 0 if prev is None else prev.keys.shape[-2])

@@ -3778,13 +3778,35 @@
     const formula = "score = cos(q, k) times the learned strength, 1 / temperature";
     return record.addColumns("Scores", formula, { cos, strength, score: cos.map((x) => x * strength) }, { own: step.scores, origin });
   }
+  function addLinear(step) {
+    const { record } = step;
+    const map = step.has("attention.score.key") ? step.linear("attention.score.key") : null;
+    const states = step.states.map((state) => step.headSlice(map ? affine(map.weight, map.bias, state) : state));
+    const [q, k] = addMaps(step, states);
+    const phi = (x) => x > 0 ? x + 1 : Math.exp(x);
+    const text2 = (x) => x > 0 ? `${formatCell(x)} + 1` : `exp(${formatCell(x)})`;
+    const formula = "phi(x) = x + 1 if x > 0, otherwise exp(x)";
+    const query = record.addRow("Query, positive", formula, "phi(q)", q.values.map(phi), {
+      origin: (_, column) => ({ expression: text2(q.values[column]), cells: [q.ref(column)] })
+    });
+    const keys = record.add("Keys, positive", formula, k.values.map((key2) => key2.map(phi)), {
+      own: step.keys,
+      origin: (row, column) => ({ expression: text2(k.values[row][column]), cells: [k.ref(row, column)] })
+    });
+    const products = keys.values.map((key2) => printed(dot(key2, query.values)));
+    const stage = record.next;
+    const origin = (row, column) => column === 0 ? productOrigin(query, keys, row) : { expression: `log(${formatCell(products[row])})`, cells: [{ stage, row, column: 0 }] };
+    const columns = { "phi(q) . phi(k)": products, score: products.map((x) => Math.log(Math.max(x, 1e-4))) };
+    return record.addColumns("Scores", "score = log(phi(q) . phi(k))", columns, { own: step.scores, origin });
+  }
   var SCORES = {
     uniform: addUniform,
     dot: (step) => addProducts(step, step.addStateAsQuery(), step.addStatesAsKeys()),
     scaled_dot: addScaledDot,
     general: (step) => addProducts(step, step.addStateAsQuery(), step.mapStates("Keys", "k = W s of the encoder's states", "attention.score.key", step.keys)),
     additive: addAdditive,
-    cosine: addCosine
+    cosine: addCosine,
+    linear: addLinear
   };
   function addScores(step) {
     const { score } = step.input.content.config.attention;

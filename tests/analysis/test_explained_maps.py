@@ -32,6 +32,10 @@ def stage(made: Explanation, name: str) -> np.ndarray[Any, Any]:
             {"Query": "Decoder state h, after reading that input", "Keys": "Encoder states"},
         ),
         (
+            "linear",
+            {"Query": "Decoder state h, after reading that input", "Keys": "Encoder states"},
+        ),
+        (
             "cosine",
             {"Query": "Decoder state h, after reading that input", "Keys": "Encoder states"},
         ),

@@ -36,6 +36,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "bare": {"attention": {"score": "scaled_dot", "project_query_key": False}},
     "general": {"attention": {"score": "general", "project_values": True}},
     "additive": {"attention": {"score": "additive", "key_dim": 5}},
+    "linear": {"attention": {"score": "linear"}},
+    "linear heads": {"attention": {"score": "linear", "heads": 2, "project_query_key": False}},
     "cosine": {"attention": {"score": "cosine"}},
     "uniform": {"attention": {"score": "uniform"}},
     "two heads": {"attention": {"score": "scaled_dot", "heads": 2}},
@@ -123,6 +125,13 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
             query, keys = rows(table["Query, at length 1"])[0], rows(table["Keys, at length 1"])
             same(keys @ query, column(scores, "cos"))
             same(column(scores, "cos") * column(scores, "strength"), column(scores, "score"))
+        elif "phi(q) . phi(k)" in scores["columns"]:
+            q, k = rows(table["Query"])[0], rows(table["Keys"])
+            query, keys = rows(table["Query, positive"])[0], rows(table["Keys, positive"])
+            same(np.where(q > 0, q + 1, np.exp(q)), query)
+            same(np.where(k > 0, k + 1, np.exp(k)), keys)
+            same(keys @ query, column(scores, "phi(q) . phi(k)"))
+            same(np.log(column(scores, "phi(q) . phi(k)")), column(scores, "score"))
         elif "q . k" in scores["columns"]:
             query, keys = rows(table["Query"])[0], rows(table["Keys"])
             same(keys @ query, column(scores, "q . k"))

@@ -29,6 +29,7 @@ RUNS = {
                       "model.attention.normalizer=sparsemax"],
     "entmax": [*NARROW, *LENGTH, "model.attention.normalizer=entmax",
                "model.attention.alpha=learned"],
+    "linear": [*NARROW, *LENGTH, "model.attention.score=linear"],
     "scaled_dot-heads": [*NARROW, *LENGTH, "model.attention.heads=2",
                          "model.attention.project_values=true", "training.record_attention=1"],
     "general-hard": [*NARROW, *LENGTH, "model.attention.score=general",

@@ -37,6 +37,7 @@ MORE = {
     "shift in long sources": ["data.length=8", "model.attention.heads=2",
                               "model.attention.location={kind: location_shift}"],
     "cosine heads": ["model.attention={score: cosine, heads: 4, location: {kind: local}}"],
+    "linear heads": ["model.attention={score: linear, heads: 2}"],
     "general heads": ["model.attention={score: general, heads: 4, normalizer: sparsemax}"],
     "entmax": ["model.attention={heads: 2, normalizer: entmax, alpha: learned}"],
     "no attention": ["model.attention=null"],
@@ -87,10 +88,14 @@ def scores_and_values(
         k = linear(p, f"{name}.key", k)
     elif config.get("project_query_key", False):
         q, k = linear(p, f"{name}.query", q), linear(p, f"{name}.key", k)
+    if score == "linear":
+        q, k = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (q, k))
     q, k = heads(q), heads(k)
     e = (k @ q.swapaxes(-1, -2))[..., 0]
     if score == "uniform":
         e = np.zeros_like(e)
+    elif score == "linear":
+        e = np.log(e)
     elif score == "scaled_dot":
         e = e / np.sqrt(k.shape[-1])
     elif score == "cosine":

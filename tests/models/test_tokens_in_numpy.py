@@ -65,6 +65,12 @@ def cosine(w: Weights, h: Array, s: Array) -> float:
     return float(cos / np.exp(w["attention.score.log_temperature.value"][0]))
 
 
+def linear(w: Weights, h: Array, s: Array) -> float:
+    q, k = projected(w, "query", h), projected(w, "key", s)
+    phi = [np.where(x > 0, x + 1, np.exp(x)) for x in (q, k)]
+    return float(np.log(phi[0] @ phi[1]))
+
+
 Score = Callable[[Weights, Array, Array], float]
 SCORES: dict[str, Score | None] = {
     "uniform": lambda w, h, s: 0.0,
@@ -73,6 +79,7 @@ SCORES: dict[str, Score | None] = {
     "general": general,
     "additive": additive,
     "cosine": cosine,
+    "linear": linear,
     "none": None,
 }
 

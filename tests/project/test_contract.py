@@ -95,7 +95,7 @@ def mixtures() -> list[dict[str, Any]]:
         } | context  # fmt: skip
         if allowed(config):
             every.append(config)
-    assert len(every) == 128 * 4 * 24
+    assert len(every) == 150 * 4 * 24
     if os.environ.get("CONTRACT") == "all":
         return every
     return random.Random(0).sample(every, 60)
@@ -189,7 +189,7 @@ def name_of(config: dict[str, Any]) -> str:
 def test_every_other_combination_is_refused_with_a_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert len(SCORES) == 6
+    assert len(SCORES) == 7
     reasons: dict[str, int] = {}
     for config in EVERY:
         if config in ALLOWED:
@@ -201,10 +201,10 @@ def test_every_other_combination_is_refused_with_a_reason(
             assert error["type"] == "contradiction", error
             reasons[error["msg"]] = reasons.get(error["msg"], 0) + 1
     assert len(reasons) == 8, reasons
-    assert len(EVERY) == 6 * 5 * 4 * 3 * 2 + 3 * 2 * 2 * 2 * 4 * 2 + 6 * 4 * 2
-    # 5 scores x (3 soft x 3 places + 2 hard) + uniform x 3 soft x 3 places, 3 contexts, 2 heads;
+    assert len(EVERY) == 7 * 5 * 4 * 3 * 2 + 3 * 2 * 2 * 2 * 4 * 2 + 7 * 4 * 2
+    # 6 scores x (3 soft x 3 places + 2 hard) + uniform x 3 soft x 3 places, 3 contexts, 2 heads;
     # a readout of tanh with each score, with input_feeding and without
-    assert len(ALLOWED) == (5 * 11 + 9) * 3 * 2 + 24 * (3 + 1) + 6 * 2
+    assert len(ALLOWED) == (6 * 11 + 9) * 3 * 2 + 24 * (3 + 1) + 7 * 2
     with capsys.disabled():
         every = ALLOWED + MIXED + OTHERS + WITH_SKIP
         print(f" [{len(every)} combinations held to the contract,"

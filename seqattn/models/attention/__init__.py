@@ -32,6 +32,7 @@ from seqattn.models.attention.scores import (
     CosineScore,
     DotScore,
     GeneralScore,
+    LinearScore,
     ScaledDotScore,
     Score,
     UniformScore,
@@ -39,8 +40,8 @@ from seqattn.models.attention.scores import (
 
 __all__ = [
     "AdditiveScore", "Attention", "AttentionMemory", "AttentionOutput", "AttentionOverride",
-    "CosineScore", "DotScore", "Entmax", "ForcedWeights", "GeneralScore", "LocalWindow", "Location",
-    "LocationShiftAddressing", "Normalizer", "Override", "Reinforce", "ScaledDotScore", "Score",
-    "Softmax", "Sparsemax", "StraightThrough", "UniformScore", "WeightIntervention",
-    "build_attention", "entmax", "softmax", "sparsemax", "weighted_sum",
+    "CosineScore", "DotScore", "Entmax", "ForcedWeights", "GeneralScore", "LinearScore",
+    "LocalWindow", "Location", "LocationShiftAddressing", "Normalizer", "Override", "Reinforce",
+    "ScaledDotScore", "Score", "Softmax", "Sparsemax", "StraightThrough", "UniformScore",
+    "WeightIntervention", "build_attention", "entmax", "softmax", "sparsemax", "weighted_sum",
 ]  # fmt: skip

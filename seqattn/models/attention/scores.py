@@ -27,6 +27,7 @@ from seqattn.config import (
     CosineAttention,
     DotAttention,
     GeneralAttention,
+    LinearAttention,
     ScaledDotAttention,
     ScoreConfig,
     UniformAttention,
@@ -328,6 +329,52 @@ class CosineScore(ProjectedScore, config=CosineAttention):
         formula = "score = cos(q, k) times the learned strength, 1 / temperature"
         columns = {"cos": cosines, "strength": strength, "score": cosines * strength}
         return ExplainedScores(q, k, record.add_scores(formula, columns))
+
+
+class LinearScore(ProjectedScore, config=LinearAttention):
+    """The score log(phi(q) . phi(k)) with phi(x) = elu(x) + 1 (Katharopoulos, Vyas, Pappas and
+    Fleuret 2020, "Transformers are RNNs", eq. 4 and 7). Softmax turns these scores into the weights
+    of the paper, phi(q) . phi(k_j) / sum over i of phi(q) . phi(k_i).
+
+    The context of one query is then A phi(q) / (z . phi(q)) with the fast weights A = sum over j of
+    v_j phi(k_j)^T and with z = sum over j of phi(k_j) (eq. 5 and 6; Schmidhuber 1992; Schlag, Irie
+    and Schmidhuber 2021, "Linear Transformers Are Secretly Fast Weight Programmers", section 3.1).
+    Here the weights themselves are computed, so that they can be shown and replaced.
+    """
+
+    @classmethod
+    def from_config(cls, config: LinearAttention, hidden: int) -> Self:
+        return cls(hidden, hidden if config.project_query_key else None, config.heads)
+
+    def keys(self, encoded: Tensor) -> Tensor:
+        keys = encoded if self.key is None else self.key(encoded)
+        return positive_features(split_heads(keys, self.heads))
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        projected = queries if self.query is None else self.query(queries)
+        products = matmul(positive_features(split_heads(projected, self.heads)), keys.mT)
+        return products.clamp(min=torch.finfo(products.dtype).tiny).log()
+
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        states = step.states if self.key is None else self.key(step.states)
+        q, k = self.explain_maps(step, step.of_head(split_heads(states, self.heads)))
+        formula = "phi(x) = x + 1 if x > 0, otherwise exp(x)"
+        q = step.record.add_row("Query, positive", formula, "phi(q)", explain_features(q))
+        k = step.record.add("Keys, positive", formula, explain_features(k))
+        products = as_printed(k @ q)
+        columns = {"phi(q) . phi(k)": products, "score": np.log(np.maximum(products, 1e-4))}
+        scores = step.record.add_scores("score = log(phi(q) . phi(k))", columns)
+        return ExplainedScores(q, k, scores)
+
+
+def positive_features(x: Tensor) -> Tensor:
+    """Compute phi(x) = elu(x) + 1, which is positive."""
+    return F.elu(x) + 1
+
+
+def explain_features(x: Array) -> Array:
+    """Compute phi of printed numbers."""
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
 
 
 def build_score(config: ScoreConfig, hidden: int) -> Score:

@@ -137,6 +137,7 @@ describe("scores", () => {
     ["additive", { parameters: { ...maps, "attention.score.query.bias": undefined as unknown as Numbers, "attention.score.combine.weight": [[1, -1]] } }, [
       0.9866 - 0.7616, 0.9051 - 0.9951, 0.4621 - 0.9640,
     ].map(printed)],
+    ["linear", {}, [5, 7.5, 4.5519].map((x) => printed(Math.log(x)))],
     ["cosine", { parameters: { "attention.score.log_temperature.value": [Math.log(0.5)] } }, [0.8944, 1.7888, 0.6324]],
   ])("%s", (score, parts, wanted) => {
     const stages = stagesOf({ ...parts, attention: { score } });

@@ -96,6 +96,28 @@ function addCosine(step: AttentionStep): Vector {
   return record.addColumns("Scores", formula, { cos, strength, score: cos.map((x) => x * strength) }, { own: step.scores, origin });
 }
 
+function addLinear(step: AttentionStep): Vector {
+  const { record } = step;
+  const map = step.has("attention.score.key") ? step.linear("attention.score.key") : null;
+  const states = step.states.map((state) => step.headSlice(map ? affine(map.weight, map.bias, state) : state));
+  const [q, k] = addMaps(step, states);
+  const phi = (x: number): number => (x > 0 ? x + 1 : Math.exp(x));
+  const text = (x: number): string => (x > 0 ? `${formatCell(x)} + 1` : `exp(${formatCell(x)})`);
+  const formula = "phi(x) = x + 1 if x > 0, otherwise exp(x)";
+  const query = record.addRow("Query, positive", formula, "phi(q)", q.values.map(phi), {
+    origin: (_, column) => ({ expression: text(q.values[column]), cells: [q.ref(column)] }),
+  });
+  const keys = record.add("Keys, positive", formula, k.values.map((key) => key.map(phi)), {
+    own: step.keys, origin: (row, column) => ({ expression: text(k.values[row][column]), cells: [k.ref(row, column)] }),
+  });
+  const products = keys.values.map((key) => printed(dot(key, query.values)));
+  const stage = record.next;
+  const origin = (row: number, column: number): Origin =>
+    column === 0 ? productOrigin(query, keys, row) : { expression: `log(${formatCell(products[row])})`, cells: [{ stage, row, column: 0 }] };
+  const columns = { "phi(q) . phi(k)": products, score: products.map((x) => Math.log(Math.max(x, 1e-4))) };
+  return record.addColumns("Scores", "score = log(phi(q) . phi(k))", columns, { own: step.scores, origin });
+}
+
 const SCORES: Readonly<Record<string, ((step: AttentionStep) => Vector) | undefined>> = {
   uniform: addUniform,
   dot: (step) => addProducts(step, step.addStateAsQuery(), step.addStatesAsKeys()),
@@ -103,6 +125,7 @@ const SCORES: Readonly<Record<string, ((step: AttentionStep) => Vector) | undefi
   general: (step) => addProducts(step, step.addStateAsQuery(), step.mapStates("Keys", "k = W s of the encoder's states", "attention.score.key", step.keys)),
   additive: addAdditive,
   cosine: addCosine,
+  linear: addLinear,
 };
 
 /** Add the stages that compute the scores (S,) of one head from encoder and decoder states. */
