@@ -115,5 +115,5 @@ def bench_start(
     command(seqattn, "train", ROOT / "configs/dates.yaml", "--output-dir", run, "--plots", "none",
             *(word for one in sizes for word in ("--set", one)))()  # fmt: skip
     theirs = command(sys.executable, "-c", "import torch")
-    ours = command(seqattn, "predict", run, "--input", line)
+    ours = command(seqattn, "predict", run / "dates", "--input", line)
     table.pair("start: predict one line, of importing torch", theirs, ours, "<= 1.3", times=False)
