@@ -114,12 +114,12 @@ def alignment_off_by_one(evidence: Evidence) -> Verdict:
     for layer, head in evidence.heads():
         shares = largest_weight_shares(weights[:, layer, head][evidence.true_steps.any(axis=-1)])
         for shift in (-1, 1):
-            neighbours = np.zeros_like(true)
+            neighbors = np.zeros_like(true)
             if shift < 0:
-                neighbours[:, :-1] = true[:, 1:]
+                neighbors[:, :-1] = true[:, 1:]
             else:
-                neighbours[:, 1:] = true[:, :-1]
-            share = float(shares[neighbours & ~true].sum() / len(true))
+                neighbors[:, 1:] = true[:, :-1]
+            share = float(shares[neighbors & ~true].sum() / len(true))
             neighbour = max(neighbour, (share, shift))
     share, shift = neighbour
     if share <= at_true or share < 0.5:
