@@ -198,6 +198,26 @@ class AdditiveAttention(ScoreConfig):
     """K, the width of queries and keys. `null` means `hidden_dim`."""
 
 
+class CoverageAttention(ScoreConfig):
+    """The additive score with coverage, the sum of the weights that a source step has had so far:
+    `v . tanh(W query + U key + w coverage + b)` (Tu et al. 2016; See et al. 2017, eq. 11)."""
+
+    score: Literal["coverage"] = "coverage"
+    """Score function of query, key and past weights."""
+    key_dim: Width | None = None
+    """K, the width of queries and keys. `null` means `hidden_dim`."""
+
+    @model_validator(mode="after")
+    def _check_location(self) -> Self:
+        if self.location is not None:
+            raise contradiction(
+                "location",
+                f"is {self.location.kind}, but score: coverage already depends on the past weights."
+                " Choose location: null, or score: additive",
+            )
+        return self
+
+
 class CosineAttention(ScoreConfig):
     """The cosine of the angle between query and key, divided by a learned temperature (Graves et
     al. 2014, eq. 5, 6)."""
@@ -230,6 +250,7 @@ Attention = Annotated[
     | ScaledDotAttention
     | GeneralAttention
     | AdditiveAttention
+    | CoverageAttention
     | CosineAttention
     | LinearAttention,
     SCORE,
@@ -384,7 +405,7 @@ class Recurrent(ModelConfig):
         if attention is None:
             return self
         widths = {"hidden_dim": self.hidden_dim, "attention.key_dim": None}
-        if isinstance(attention, ScaledDotAttention | AdditiveAttention):
+        if isinstance(attention, ScaledDotAttention | AdditiveAttention | CoverageAttention):
             widths["attention.key_dim"] = attention.key_dim
         for name, width in widths.items():
             if width is not None and width % attention.heads:

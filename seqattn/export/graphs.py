@@ -144,12 +144,10 @@ class RecurrentParts(Parts):
             keys, keep = encoded.memory.keys, encoded.memory.keep
             assert keep is not None
             memory = {"keys": keys, "values": encoded.memory.values, "keep": keep}
-            if model.attention.location is not None:
-                *lead, S, _ = keys.shape
-                content = keys.new_zeros(*lead, 1, S)
-                initial = model.attention.location.initial_weights(keep, content)
-                if initial is not None:
-                    state["last"] = initial.clone()
+            *lead, S, _ = keys.shape
+            initial = model.attention.initial_weights(keep, keys.new_zeros(*lead, 1, S))
+            if initial is not None:
+                state["last"] = initial.clone()
         return EncodedSource(encoded.start_token, memory, state, {})
 
     def step(self, point: Tensor, memory: Tensors, state: Tensors) -> StepOutput:

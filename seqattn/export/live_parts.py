@@ -101,7 +101,8 @@ class LiveRecurrentParts(RecurrentParts):
             return output
         cells = self._cells(state if self.model.context_is_input else output.state)
         query = self.model.top_layer_output(cells)
-        scores = attention.score.scores(query.unsqueeze(-2), memory["keys"]).squeeze(-2)
+        last = state.get("last")
+        scores = attention.scores(query.unsqueeze(-2), memory["keys"], last).squeeze(-2)
         weights = output.maps["weights"][:, 0]  # (N, A, S)
         values = memory["values"] if attention.heads > 1 else memory["values"].unsqueeze(1)
         context = (weights.unsqueeze(-1) * values).sum(-2)

@@ -13,6 +13,7 @@ import torch
 
 from seqattn.config import (
     AdditiveAttention,
+    CoverageAttention,
     FastWeights,
     LocationShift,
     Model,
@@ -124,7 +125,7 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
             if attention is not None:
                 of_pair *= attention.heads
                 of_heads = 2 * (attention.heads - 1) * S * H  # keys and their gradients
-                if isinstance(attention, AdditiveAttention):
+                if isinstance(attention, AdditiveAttention | CoverageAttention):
                     of_pair += 4 * (attention.key_dim or H)
                 if attention.location is not None:
                     place = attention.location

@@ -38,6 +38,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "additive": {"attention": {"score": "additive", "key_dim": 5}},
     "linear": {"attention": {"score": "linear"}},
     "linear heads": {"attention": {"score": "linear", "heads": 2, "project_query_key": False}},
+    "coverage": {"attention": {"score": "coverage", "key_dim": 5}},
+    "coverage heads": {"attention": {"score": "coverage", "heads": 2}},
     "cosine": {"attention": {"score": "cosine"}},
     "uniform": {"attention": {"score": "uniform"}},
     "two heads": {"attention": {"score": "scaled_dot", "heads": 2}},
@@ -137,6 +139,13 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
             same(keys @ query, column(scores, "q . k"))
             same(column(scores, "q . k") / column(scores, "sqrt(K)"), column(scores, "score"))
             same(np.sqrt(len(query)), column(scores, "sqrt(K)")[0])
+        elif name.startswith("coverage"):
+            w, c = rows(table["Vector w"])[0], rows(table["Coverage"])
+            assert c.sum() == pytest.approx(STEP - 1, abs=1e-3)
+            inside = rows(table["Query"])[0] + rows(table["Keys"]) + c * w
+            same(np.tanh(inside), rows(table["Hidden layer"]))
+            v = rows(table["Vector v"])[0]
+            same(rows(table["Hidden layer"]) @ v, column(scores, "score"))
         elif name.startswith("additive"):
             met = np.tanh(rows(table["Query"])[0] + rows(table["Keys"]))
             same(met, rows(table["Hidden layer"]))

@@ -30,6 +30,7 @@ RUNS = {
     "entmax": [*NARROW, *LENGTH, "model.attention.normalizer=entmax",
                "model.attention.alpha=learned"],
     "linear": [*NARROW, *LENGTH, "model.attention.score=linear"],
+    "coverage": [*NARROW, *LENGTH, "model.attention.score=coverage", "model.attention.heads=2"],
     "scaled_dot-heads": [*NARROW, *LENGTH, "model.attention.heads=2",
                          "model.attention.project_values=true", "training.record_attention=1"],
     "general-hard": [*NARROW, *LENGTH, "model.attention.score=general",
@@ -50,7 +51,7 @@ RUNS = {
     "instance": [*OWN, "model.hidden_dim=4", "data.scaling=standard", "data.normalize=instance",
                  "model.skip=linear"],
 }  # fmt: skip
-SHAPES = {"transformer": (2, 2), "scaled_dot-heads": (1, 2)}
+SHAPES = {"transformer": (2, 2), "scaled_dot-heads": (1, 2), "coverage": (1, 2)}
 """Layers and heads of the runs that have more than one."""
 ALONE, TABLES = ["long"], ["relative", "instance"]
 PAGES = [ALONE, TABLES, [name for name in RUNS if name not in [*ALONE, *TABLES]]]

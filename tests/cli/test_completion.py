@@ -82,7 +82,8 @@ def test_values_of_set_are_completed(complete: Complete, request: pytest.Fixture
     assert values("seqattn train squares --set model.cell=l") == ["lstm"]
     assert values("seqattn tune x.yaml --set seed=3 --set model.attention=") == ["null"]
     assert set(values("seqattn train a --set model.attention.score=")) == {
-        "uniform", "dot", "scaled_dot", "general", "additive", "cosine", "linear"
+        "uniform", "dot", "scaled_dot", "general", "additive", "coverage", "cosine",
+        "linear",
     }  # fmt: skip
     assert values("seqattn train a --set data.variable_length=") == ["true", "false"]
     assert values("seqattn train a --set training.clip_norm=n") == ["null"]

@@ -57,7 +57,7 @@ def test_the_shipped_configs_are_all_here() -> None:
         "variable_length.yaml",
     }  # fmt: skip
     mechanisms = [path for path in CONFIGS if path.parent.name == "mechanisms"]
-    assert len(mechanisms) == 23
+    assert len(mechanisms) == 24
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -361,7 +361,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("model:\n  hiddenDim: 3", "FILE:2: model.hiddenDim: unknown key. Did you mean model.hidden_dim?"),
         ("data: {qqqq: 1}", "data.qqqq: unknown key. The keys of data (squares) are kind, n_train"),
         ("model: {attention: {score: dot, key_dim: 3}}",
-         "model.attention (dot) has no such key; it works with score: scaled_dot or additive."),
+         "model.attention (dot) has no such key; it works with score: scaled_dot or additive or coverage."),
         ("seed: '5'", "FILE:1: seed: expected a whole number, got the text '5'. Remove the quotes."),
         ("seed: 010", "FILE:1: seed: expected a whole number, got the text '010'. A number cannot"
          " start with 0: write 10, or 8 if it is octal."),

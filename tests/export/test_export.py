@@ -79,6 +79,7 @@ MECHANISMS: dict[str, dict[str, Any]] = {
         "attention": {"score": "scaled_dot", "heads": 2, "location": SHIFT, "project_values": True},
     },
     "linear heads": {"hidden_dim": 22, "attention": {"score": "linear", "heads": 2}},
+    "coverage heads": {"hidden_dim": 22, "attention": {"score": "coverage", "heads": 2}},
     "as narrow as can be": {"hidden_dim": 1, "layers": 2, "attention": {"score": "general"}},
     "fast_weights": {"kind": "fast_weights"},
     "transformer": {

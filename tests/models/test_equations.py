@@ -38,6 +38,8 @@ MORE = {
                               "model.attention.location={kind: location_shift}"],
     "cosine heads": ["model.attention={score: cosine, heads: 4, location: {kind: local}}"],
     "linear heads": ["model.attention={score: linear, heads: 2}"],
+    "coverage heads": ["model.attention={score: coverage, heads: 2}"],
+    "coverage input feeding": ["model.attention.score=coverage", "model.input_feeding=true"],
     "general heads": ["model.attention={score: general, heads: 4, normalizer: sparsemax}"],
     "entmax": ["model.attention={heads: 2, normalizer: entmax, alpha: learned}"],
     "no attention": ["model.attention=null"],
@@ -70,7 +72,7 @@ def linear(p: Weights, name: str, x: Array) -> Array:
 
 
 def scores_and_values(
-    p: Weights, config: dict[str, Any], h: Array, states: Array
+    p: Weights, config: dict[str, Any], h: Array, states: Array, coverage: Array
 ) -> tuple[Array, Array]:
     """Return the scores (A, L) and the values (A, L, H / A)."""
     A, score = config["heads"], config["score"]
@@ -84,6 +86,10 @@ def scores_and_values(
         hidden = np.tanh(linear(p, f"{name}.query", q) + linear(p, f"{name}.key", k))
         e = (heads(hidden) * heads(p[f"{name}.combine.weight"])).sum(-1)
         return e, heads(values)
+    if score == "coverage":
+        inside = heads(linear(p, f"{name}.query", q) + linear(p, f"{name}.key", k))
+        inside = inside + coverage[:, :, None] * heads(p[f"{name}.coverage.weight"].T)
+        return (np.tanh(inside) * heads(p[f"{name}.combine.weight"])).sum(-1), heads(values)
     if score == "general":
         k = linear(p, f"{name}.key", k)
     elif config.get("project_query_key", False):
@@ -135,11 +141,10 @@ def normalize(p: Weights, config: dict[str, Any], e: Array) -> Array:
     return np.stack(rows)
 
 
-def attend(
-    p: Weights, config: dict[str, Any], h: Array, states: Array, previous: Array | None
-) -> Step:
-    """Return the context (H,) and the weights (A, L)."""
-    e, values = scores_and_values(p, config, h, states)
+def attend(p: Weights, config: dict[str, Any], h: Array, states: Array, past: list[Array]) -> Step:
+    """Return the context (H,) and the weights (A, L), after the weights of all past steps."""
+    coverage = sum(past, np.zeros((config["heads"], len(states))))
+    e, values = scores_and_values(p, config, h, states, coverage)
     A, L = e.shape
     location, name = config["location"], "attention.location"
     positions = np.arange(L)
@@ -157,8 +162,7 @@ def attend(
         numbers = linear(p, f"{name}.control", h).reshape(A, n + 2)
         g, gamma = sigmoid(numbers[:, :1]), 1 + np.log1p(np.exp(numbers[:, 1:2]))
         s = softmax(numbers[:, 2:])
-        if previous is None:
-            previous = np.tile(positions == L - 1, (A, 1)).astype(float)
+        previous = past[-1] if past else np.tile(positions == L - 1, (A, 1)).astype(float)
         u = g * normalize(p, config, e) + (1 - g) * previous
         shifted = sum(
             s[:, m, None] * u[:, (positions - m + (n - 1) // 2) % L] for m in range(n)
@@ -223,7 +227,7 @@ def layers(part: str, config: dict[str, Any]) -> Sequence[str]:
 def recurrent_steps(p: Weights, config: dict[str, Any], source: Array) -> Callable[[Array], Step]:
     """Return a function of the input x_t that computes the steps one after another."""
     states, cells = encode(p, config, source)
-    attention, w, fed = config["attention"], None, np.zeros(config["hidden_dim"])
+    attention, past, fed = config["attention"], list[Array](), np.zeros(config["hidden_dim"])
 
     def last_output() -> Array:
         return cells[-1][0] if config["cell"] == "lstm" else cells[-1]
@@ -235,14 +239,16 @@ def recurrent_steps(p: Weights, config: dict[str, Any], source: Array) -> Callab
         return x
 
     def step(x: Array) -> Step:
-        nonlocal w, fed
+        nonlocal fed
         if attention is None:
             return linear(p, "output", step_cells(x)), np.zeros((0, len(states)))
         if config["context"] == "input":
-            context, w = attend(p, attention, last_output(), states, w)
+            context, w = attend(p, attention, last_output(), states, past)
+            past.append(w)
             return linear(p, "output", step_cells(np.concatenate([x, context]))), w
         h = step_cells(np.concatenate([x, fed]) if config["input_feeding"] else x)
-        context, w = attend(p, attention, h, states, w)
+        context, w = attend(p, attention, h, states, past)
+        past.append(w)
         read = np.concatenate([context, h])
         if config["input_feeding"] or config["readout"] == "tanh":
             fed = read = np.tanh(linear(p, "combine", read))

@@ -24,6 +24,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "general": {"attention": {"score": "general", "project_values": True}},
     "additive": {"attention": {"score": "additive", "key_dim": 5}},
     "linear": {"attention": {"score": "linear"}},
+    "coverage": {"attention": {"score": "coverage"}},
     "cosine": {"attention": {"score": "cosine"}},
     "uniform": {"attention": {"score": "uniform"}},
     "two heads": {"attention": {"score": "scaled_dot", "heads": 2}},

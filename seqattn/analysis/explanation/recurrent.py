@@ -49,7 +49,7 @@ def explain_recurrent(
     record.add_from_model("Encoder states", formula, states[0])
     when = "before this step" if model.context_is_input else "after reading that input"
     record.add_from_model(f"Decoder state h, {when}", "", query, ["h"])
-    scores = attention.score.scores(query.unsqueeze(-2), memory.keys)
+    scores = attention.scores(query.unsqueeze(-2), memory.keys, state.prev_weights)
     step = AttentionStep(
         record=record, states=states, query=query, keys=memory.keys, scores=scores,
         weights=attended.weights, previous=state.prev_weights, heads=attention.heads, head=head,

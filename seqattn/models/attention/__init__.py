@@ -30,6 +30,7 @@ from seqattn.models.attention.normalizers import (
 from seqattn.models.attention.scores import (
     AdditiveScore,
     CosineScore,
+    CoverageScore,
     DotScore,
     GeneralScore,
     LinearScore,
@@ -40,8 +41,9 @@ from seqattn.models.attention.scores import (
 
 __all__ = [
     "AdditiveScore", "Attention", "AttentionMemory", "AttentionOutput", "AttentionOverride",
-    "CosineScore", "DotScore", "Entmax", "ForcedWeights", "GeneralScore", "LinearScore",
-    "LocalWindow", "Location", "LocationShiftAddressing", "Normalizer", "Override", "Reinforce",
-    "ScaledDotScore", "Score", "Softmax", "Sparsemax", "StraightThrough", "UniformScore",
-    "WeightIntervention", "build_attention", "entmax", "softmax", "sparsemax", "weighted_sum",
+    "CosineScore", "CoverageScore", "DotScore", "Entmax", "ForcedWeights", "GeneralScore",
+    "LinearScore", "LocalWindow", "Location", "LocationShiftAddressing", "Normalizer", "Override",
+    "Reinforce", "ScaledDotScore", "Score", "Softmax", "Sparsemax", "StraightThrough",
+    "UniformScore", "WeightIntervention", "build_attention", "entmax", "softmax", "sparsemax",
+    "weighted_sum",
 ]  # fmt: skip

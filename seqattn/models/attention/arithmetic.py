@@ -162,8 +162,8 @@ class AttentionStep:
         keys: the keys (1, [A,] S, K) that `Score.keys` computed.
         scores: the scores (1, [A,] 1, S).
         weights: the weights (1, [A,] 1, S).
-        previous: the weights of the previous step, (1, [A,] S), if the weights of this step depend
-            on them; otherwise None.
+        previous: the past weights, (1, [A,] S), if the weights of this step depend on them; see
+            `AttentionOutput.prev_weights`. Otherwise None.
         heads: the number of heads, A.
         head: the head to explain, counted from 0.
     """

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from seqattn.config import ScoreConfig
@@ -23,7 +24,13 @@ from seqattn.models.attention.normalizers import (
     build_normalizer,
     softmax,
 )
-from seqattn.models.attention.scores import Score, build_score, join_heads, split_heads
+from seqattn.models.attention.scores import (
+    CoverageScore,
+    Score,
+    build_score,
+    join_heads,
+    split_heads,
+)
 from seqattn.models.layers import Linear, matmul
 
 
@@ -59,9 +66,9 @@ class AttentionOutput(NamedTuple):
     Attributes:
         context: the weighted sum of the values, (..., N, T, H).
         weights: the weights (..., N, T, S), or (..., N, A, T, S) with several heads.
-        prev_weights: the weights of the last query, (..., N, [A,] S), from which location-based
-            addressing computes the weights of the next query; None if the next weights do not
-            depend on them.
+        prev_weights: what the next weights depend on, (..., N, [A,] S): the weights of the last
+            query for location-based addressing, the sum of all weights for a score with coverage;
+            None if the next weights depend on neither.
         log_prob: the log-probability of each sampled position, in the shape of `weights` without
             the axis S; None without REINFORCE or without sampling.
     """
@@ -107,9 +114,27 @@ class Attention(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the weights are the softmax of the scores of a single head, without
-        location-based addressing."""
-        return self.heads == 1 and self.location is None and type(self.normalizer) is Softmax
+        """Whether the weights are the softmax of the scores of a single head, and do not depend on
+        past weights or on positions."""
+        return (
+            self.heads == 1
+            and self.location is None
+            and type(self.normalizer) is Softmax
+            and not isinstance(self.score, CoverageScore)
+        )
+
+    def initial_weights(self, keep: Tensor | None, content: Tensor) -> Tensor | None:
+        """Return the `prev_weights` of the first step, (..., N, [A,] S); None if the weights do not
+        depend on past weights. `Location.initial_weights` describes the arguments."""
+        if isinstance(self.score, CoverageScore):
+            return torch.zeros_like(content.select(-2, 0))
+        return None if self.location is None else self.location.initial_weights(keep, content)
+
+    def scores(self, queries: Tensor, keys: Tensor, prev_weights: Tensor | None) -> Tensor:
+        """Compute the scores of queries that all have the same past; see `Score.scores`."""
+        if isinstance(self.score, CoverageScore):
+            return self.score.scores(queries, keys, prev_weights)
+        return self.score.scores(queries, keys)
 
     def precompute_memory(self, encoded: Tensor, keep: Tensor | None) -> AttentionMemory:
         """Compute the keys and values of encoder states (..., N, S, H)."""
@@ -140,13 +165,37 @@ class Attention(nn.Module):
                 heads; and the `prev_weights` for the next call, which are None unless the weights
                 of the next call depend on them.
         """
-        scores = self.score.scores(queries, memory.keys)
+        if isinstance(self.score, CoverageScore) and queries.shape[-2] > 1:
+            return self._weights_step_by_step(queries, memory, prev_weights, u)
+        scores = self.scores(queries, memory.keys, prev_weights)
+        if isinstance(self.score, CoverageScore):
+            found = self.normalizer(scores, memory.keep, u)
+            return found, _covered(prev_weights, found.weights)
         if self.location is None:
             return self.normalizer(scores, memory.keep, u), None
         weights, prev_weights = self.location(
             self.normalizer, queries, scores, memory.keep, prev_weights
         )
         return NormalizerOutput(weights), prev_weights
+
+    def _weights_step_by_step(
+        self,
+        queries: Tensor,
+        memory: AttentionMemory,
+        coverage: Tensor | None,
+        u: Tensor | None,
+    ) -> tuple[NormalizerOutput, Tensor | None]:
+        """Compute the weights of one query after another; see `attention_weights`."""
+        outputs = list[NormalizerOutput]()
+        for t in range(queries.shape[-2]):
+            u_t = None if u is None else u[..., t : t + 1]
+            query = queries[..., t : t + 1, :]
+            found, coverage = self.attention_weights(query, memory, coverage, u_t)
+            outputs.append(found)
+        log_probs = [each.log_prob for each in outputs if each.log_prob is not None]
+        weights = torch.cat([each.weights for each in outputs], dim=-2)
+        log_prob = torch.cat(log_probs, dim=-1) if log_probs else None
+        return NormalizerOutput(weights, log_prob), coverage
 
     def attend(
         self,
@@ -166,12 +215,15 @@ class Attention(nn.Module):
         if self.is_plain and memory.intervention is None:  # the same result with fewer calls
             weights = softmax(self.score.scores(queries, memory.keys), memory.keep)
             return AttentionOutput(weighted_sum(weights, memory.values), weights)
-        (weights, log_prob), prev_weights = self.attention_weights(queries, memory, prev_weights, u)
+        (weights, log_prob), new = self.attention_weights(queries, memory, prev_weights, u)
         if memory.intervention is not None:
             weights = self._intervene(memory.intervention, weights, memory.keep)
-            prev_weights = None if prev_weights is None else weights.select(-2, -1)
+            if isinstance(self.score, CoverageScore):
+                new = _covered(prev_weights, weights)
+            elif new is not None:
+                new = weights.select(-2, -1)
         context = join_heads(weighted_sum(weights, memory.values), self.heads)
-        return AttentionOutput(context, weights, prev_weights, log_prob)
+        return AttentionOutput(context, weights, new, log_prob)
 
     def _attend_together(self, queries: Tensor, memory: AttentionMemory) -> AttentionOutput:
         """Compute the contexts of B queries for each sequence, (N * B, 1, H), without a copy of the
@@ -193,6 +245,12 @@ class Attention(nn.Module):
             return intervention(weights, keep)
         keep = None if keep is None else keep.unsqueeze(-2)
         return intervention(weights.unsqueeze(-3), keep).squeeze(-3)
+
+
+def _covered(coverage: Tensor | None, weights: Tensor) -> Tensor:
+    """Add weights (..., T, S) to the coverage (..., S)."""
+    added = weights.sum(dim=-2)
+    return added if coverage is None else coverage + added
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:

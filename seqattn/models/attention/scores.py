@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from seqattn.config import (
     AdditiveAttention,
     CosineAttention,
+    CoverageAttention,
     DotAttention,
     GeneralAttention,
     LinearAttention,
@@ -282,6 +283,51 @@ class AdditiveScore(Score, config=AdditiveAttention):
         columns = {"score": hidden @ printed_v}
         scores = record.add_scores("score = v . tanh(W h + U s + b)", columns)
         return ExplainedScores(query, keys, scores)
+
+
+class CoverageScore(AdditiveScore, config=CoverageAttention):
+    """The additive score with coverage: v . tanh(W q + U k + w coverage + b), where the coverage of
+    a source step is the sum of the weights that this step has had at the previous target steps
+    (See, Liu and Manning 2017, "Get To The Point", eq. 10 and 11; Tu et al. 2016, "Modeling
+    Coverage for Neural Machine Translation", section 3.1). Each head has its own coverage and its
+    own slice of w."""
+
+    def __init__(self, hidden: int, width: int, heads: int = 1) -> None:
+        super().__init__(hidden, width, heads)
+        self.coverage = Linear(1, width, bias=False)
+
+    def scores(self, queries: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
+        """Compute the scores of queries and keys.
+
+        Args:
+            queries, keys: see `Score.scores`.
+            coverage: the coverage (..., N, [A,] S), the same for all queries; None for zeros, as at
+                the first step.
+        """
+        if coverage is None:
+            return super().scores(queries, keys)
+        w = self.coverage.weight.unflatten(-2, (self.heads, -1)).mT  # ([R,] A, 1, K / A)
+        w = w if w.dim() == 3 else w.unsqueeze(1)
+        if self.heads == 1:
+            w = w.squeeze(-3)
+        return super().scores(queries, keys + coverage.unsqueeze(-1) * w)
+
+    def explain(self, step: AttentionStep) -> ExplainedScores:
+        record, v = step.record, self.combine.weight.view(self.heads, -1)[step.head]
+        query = step.map_query("W h", self.query, row="W h")
+        keys = step.map_states("Keys", "U s + b", self.key, step.of_head(step.keys))
+        coverage = np.zeros((len(keys), 1))
+        if step.previous is not None:
+            coverage = as_printed(step.of_head(step.previous))[:, None]
+        coverage = record.add("Coverage", "the sum of the past weights", coverage, None, ["c"])
+        w = record.add_row(
+            "Vector w", "", "w", self.coverage.weight.view(self.heads, -1)[step.head]
+        )
+        printed_v = record.add_row("Vector v", "", "v", v)
+        formula = "tanh(W h + U s + w c + b)"
+        hidden = record.add("Hidden layer", formula, np.tanh(keys + query + coverage * w))
+        columns = {"score": hidden @ printed_v}
+        return ExplainedScores(query, keys, record.add_scores(f"score = v . {formula}", columns))
 
 
 class CosineScore(ProjectedScore, config=CosineAttention):

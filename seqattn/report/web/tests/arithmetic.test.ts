@@ -145,6 +145,16 @@ describe("scores", () => {
     checkOrigins(stages);
   });
 
+  it("coverage, from the weights of the steps before", () => {
+    const parameters = { ...maps, "attention.score.query.bias": undefined as unknown as Numbers, "attention.score.combine.weight": [[1, -1]], "attention.score.coverage.weight": [[1], [0]] };
+    const stages = stagesOf({ attention: { score: "coverage" }, parameters, step: 1 });
+    expect(find(stages, "Coverage").numbers).toEqual([[0.1543], [0.6914], [0.1543]]);
+    const first = lastColumn(find(stagesOf({ attention: { score: "coverage" }, parameters }), "Scores"));
+    expect(first).toEqual(lastColumn(find(stagesOf({ attention: { score: "additive" }, parameters }), "Scores")));
+    expect(lastColumn(find(stages, "Scores"))[1]).toBeGreaterThan(first[1]);
+    checkOrigins(stages);
+  });
+
   it("names each factor", () => {
     const columns = (score: string): string[] => find(stagesOf({ attention: { score }, parameters: { "attention.score.log_temperature.value": [0] } }), "Scores").columns;
     expect(columns("scaled_dot")).toEqual(["q . k", "sqrt(K)", "score"]);

@@ -61,6 +61,27 @@ function addAdditive(step: AttentionStep): Vector {
   return record.addColumns("Scores", "score = v . tanh(W h + U s + b)", { score }, { own: step.scores, origin: (row) => productOrigin(v, hidden, row) });
 }
 
+function addCoverage(step: AttentionStep): Vector {
+  const { record } = step;
+  const query = step.mapQuery("W h", "attention.score.query", "W h");
+  const keys = step.mapStates("Keys", "U s + b", "attention.score.key", step.keys);
+  const coverage = record.add("Coverage", "the sum of the past weights", step.coverage.map((c) => [c]), {
+    columns: ["c"], origin: () => ({ expression: "the sum of the weights of this point in the steps before", cells: [] }),
+  });
+  const w = record.addRow("Vector w", "", "w", step.headSlice(step.linear("attention.score.coverage").weight.map(([x]) => x)));
+  const v = record.addRow("Vector v", "", "v", step.headSlice(step.linear("attention.score.combine").weight[0]));
+  const formula = "tanh(W h + U s + w c + b)";
+  const before = (row: number, k: number): number => keys.values[row][k] + query.values[k] + coverage.values[row][0] * w.values[k];
+  const hidden = record.add("Hidden layer", formula, keys.values.map((key, row) => key.map((_, k) => Math.tanh(before(row, k)))), {
+    origin: (row, k) => ({
+      expression: `tanh(${formatCell(query.values[k])} + ${factor(keys.values[row][k])} + ${factor(w.values[k])} \u00d7 ${factor(coverage.values[row][0])})`,
+      cells: [query.ref(k), keys.ref(row, k), w.ref(k), coverage.ref(row, 0)],
+    }),
+  });
+  const score = hidden.values.map((row) => dot(row, v.values));
+  return record.addColumns("Scores", `score = v . ${formula}`, { score }, { own: step.scores, origin: (row) => productOrigin(v, hidden, row) });
+}
+
 /** Undo the normalization of the model's keys, by the lengths of the projected states. */
 function cosineKeys(step: AttentionStep): number[][] {
   if (!step.has("attention.score.key")) return step.keys;
@@ -124,6 +145,7 @@ const SCORES: Readonly<Record<string, ((step: AttentionStep) => Vector) | undefi
   scaled_dot: addScaledDot,
   general: (step) => addProducts(step, step.addStateAsQuery(), step.mapStates("Keys", "k = W s of the encoder's states", "attention.score.key", step.keys)),
   additive: addAdditive,
+  coverage: addCoverage,
   cosine: addCosine,
   linear: addLinear,
 };

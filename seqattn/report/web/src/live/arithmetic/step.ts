@@ -131,6 +131,12 @@ export class AttentionStep {
     const { answer, layer, head, step } = this.input;
     return step > 0 ? answer.weights[layer][head][step - 1] : null;
   }
+  /** The sum of the weights of all steps before this one, for each source point. */
+  get coverage(): number[] {
+    const { answer, layer, head, step } = this.input;
+    const past = answer.weights[layer][head].slice(0, step);
+    return this.states.map((_, s) => past.reduce((sum, weights) => sum + weights[s], 0));
+  }
   get context(): number[] { return this.contexts[this.input.head]; }
   /** The contexts (A, V) of all heads. */
   /** What the network reads in this step: a point, or the vector of a symbol. */
