@@ -117,7 +117,7 @@ def test_a_missing_path_is_answered_with_the_name_of_a_shipped_config(
     for typed, meant in (
         ("configs/squares.yaml", "squares"),
         ("squars", "squares"),
-        ("wrong/scores.yaml", "compare/scores"),
+        ("wrong/normalizers.yaml", "compare/normalizers"),
     ):
         done = seqattn("train", typed)
         assert done.code == 2

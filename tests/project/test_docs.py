@@ -135,8 +135,10 @@ def as_run_here(words: list[str]) -> list[str] | None:
     sections = yaml.safe_load(config_of(["seqattn", *less]).read_text())
     for key in sections.get("compare", {}).get("along", {}):
         less += ["--along", f"{key}=4,8"]
-    sets = ["training.epochs=1", "training.batch_size=8"]
-    if sections.get("data", {}).get("kind") not in ("file", "text"):
+    kind, sets = sections.get("data", {}).get("kind"), ["training.epochs=1"]
+    if kind != "text":  # a text has thousands of pairs, and larger batches take less time
+        sets += ["training.batch_size=8"]
+    if kind not in ("file", "text"):
         sets += ["data.n_train=16", "data.n_validation=8", "data.n_test=8"]
     return [*less, *(word for each in sets for word in ("--set", each))]
 
