@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
@@ -318,7 +319,6 @@ def _predict_lines(
         translate,
     )  # fmt: skip
     from seqattn.cli import inputs
-    from seqattn.runs.storage import write_output
 
     files.check_lines()
     texts.check_forced(options.steps)
@@ -330,11 +330,7 @@ def _predict_lines(
         part, most = read_sources(trained, lines, name, note), longest_output(trained)
         forecast = free_run(trained.model, part, options.steps or most, override,
                             with_attention=False)  # fmt: skip
-        texts_of_lines = "".join(f"{trained.spec.target.text(one)}\n" for one in forecast.values)
-        if files.path is None:
-            write_data(texts_of_lines)
-        else:
-            write_output(files.path, texts_of_lines.encode())
+        _write_texts(map(trained.spec.target.text, forecast.values), files.path)
         return
     if is_typed or texts.interactive:
         note("Type a line and press Enter; end with Ctrl+D.")
@@ -345,12 +341,23 @@ def _predict_lines(
         name=name, at_once=1 if is_typed or texts.interactive else LINES_AT_ONCE,
     )  # fmt: skip
     if files.path is not None:
-        write_output(files.path, "".join(f"{texts.columns(one)}\n" for one in outputs).encode())
+        _write_texts(map(texts.columns, outputs), files.path)
         return
     for one in outputs:
         write_data(f"{texts.columns(one)}\n")
         if texts.interactive:
             texts.print_heatmap(one)
+
+
+def _write_texts(texts: Iterable[str], path: Path | None) -> None:
+    """Write lines to a file, or to standard output if the path is None."""
+    from seqattn.runs.storage import write_output
+
+    content = "".join(f"{text}\n" for text in texts)
+    if path is None:
+        write_data(content)
+    else:
+        write_output(path, content.encode())
 
 
 def _predict_part(

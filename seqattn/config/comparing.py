@@ -166,11 +166,10 @@ def plan_comparison(
     count = compare.seeds if seeds is None else seeds
     _check_size(draft.name, len(arms), count)
     variants, mistakes = _resolve_variants(draft, arms)
-    replaced = {"vary": vary or None, "variants": vary or None, "along": along, "seeds": seeds,
-                "resample_data": resample_data, **questions}  # fmt: skip
-    mistakes += _check_overrides(
-        draft, [key for key, value in replaced.items() if value is not None], arms
-    )
+    arguments = {"along": along, "seeds": seeds, "resample_data": resample_data, **questions}
+    replaced = ["vary", "variants"] if vary else []
+    replaced += [key for key, value in arguments.items() if value is not None]
+    mistakes += _check_overrides(draft, replaced, arms)
     generated = [each.config.data for each in variants if isinstance(each.config.data, Generated)]
     resampled = compare.resample_data if resample_data is None else resample_data
     mistakes += _check_variants(variants, [arm.name for arm in arms])

@@ -32,7 +32,7 @@ from seqattn.models.layers import (
     affine,
     affine_columns,
     fast_tanh,
-    look_up,
+    table_rows,
     uses_batch_innermost,
 )
 
@@ -148,8 +148,8 @@ class Cell(nn.Module, ABC):
         if isinstance(inputs, SymbolInputs):
             numbers = inputs.numbers.squeeze(-1).mT
             if not uses_batch_innermost(self.weight_hh):
-                return look_up(self.project(inputs.vectors), numbers).unbind(-3)
-            inputs = look_up(inputs.vectors, numbers.mT)
+                return table_rows(self.project(inputs.vectors), numbers).unbind(-3)
+            inputs = table_rows(inputs.vectors, numbers.mT)
         *_, N, L, _ = inputs.shape
         if L == 1:
             return (self.project(inputs.squeeze(-2)),)

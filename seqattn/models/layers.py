@@ -167,7 +167,7 @@ class SymbolInputs(NamedTuple):
     vectors: Tensor
 
 
-def look_up(table: Tensor, numbers: Tensor) -> Tensor:
+def table_rows(table: Tensor, numbers: Tensor) -> Tensor:
     """Return rows of a table: a table (V, E) and numbers (...) give (..., E). Runs have tables (R,
     V, E) and numbers (R, ...)."""
     if table.dim() == 3:  # as one table, because the backward pass of an advanced index is slow
@@ -265,7 +265,7 @@ class Embedding(nn.Module):
         Args:
             numbers: the numbers of the symbols, int64: (...), or (R, ...) for R runs.
         """
-        return look_up(self.weight, numbers)
+        return table_rows(self.weight, numbers)
 
 
 class TiedLinear(nn.Module):

@@ -131,6 +131,8 @@ class Modality(nn.Module, ABC):
 
     input_width: int
     output_width: int
+    vectors: Tensor | None = None
+    """The vectors (..., V, E) of all symbols; None if the steps are vectors themselves."""
     is_scored_free_running = True
     """Whether the loss of validation is computed in free running. For symbols, the probability of a
     true symbol after a wrong one says little."""
@@ -138,11 +140,6 @@ class Modality(nn.Module, ABC):
     @abstractmethod
     def embed(self, steps: Tensor) -> Tensor:
         """Return the steps (..., L, F) as the network reads them, (..., L, E)."""
-
-    def as_table(self, steps: int) -> Tensor | None:
-        """Return the vectors (..., V, E) of all symbols if so many steps are embedded that a linear
-        map of all vectors saves products; None otherwise."""
-        return None
 
     @abstractmethod
     def input_layer(self, width: int) -> nn.Module:
@@ -355,10 +352,10 @@ class TokenModality(Modality):
     def embed(self, steps: Tensor) -> Tensor:
         return self.embedding(steps.squeeze(-1))
 
-    def as_table(self, steps: int) -> Tensor | None:
-        vectors: Tensor = self.embedding.weight
-        pays = vectors.shape[-2] <= steps and not torch.compiler.is_compiling()
-        return vectors if pays else None
+    @property
+    def vectors(self) -> Tensor:  # type: ignore[override]
+        weight: Tensor = self.embedding.weight
+        return weight
 
     def input_layer(self, width: int) -> nn.Module:
         return ScaledEmbedding(self, width)

@@ -63,7 +63,7 @@ from seqattn.models.layers import (
     SymbolInputs,
     concat_features,
     fast_tanh,
-    look_up,
+    table_rows,
     uses_batch_innermost,
 )
 from seqattn.models.modality import Modality
@@ -218,7 +218,7 @@ class RecurrentModel(Seq2SeqModel):
         modality, (N, S, _) = self.source_modality, source.shape[-3:]
         read = modality.drop_words(source, rng)
         factors = modality.embedding_dropout(rng, N, S, self.output.weight)
-        inputs = _embed(modality, self.encoder, read, factors)
+        inputs = _embed(modality, self.encoder, read, factors, slice(None))
         states, cells = self.encode_states(inputs, source_lengths, rng)
         memory = None if self.attention is None else self.attention.precompute_memory(states, keep)
         last = source.select(-2, -1)
@@ -271,25 +271,20 @@ class RecurrentModel(Seq2SeqModel):
         read = modality.drop_words(target, rng)
         factors = modality.embedding_dropout(rng, lead[-1], T, self.output.weight)
         u = modality.draw_feedback(rng, lead[-1], T)
-        known, shifted = [0, *forced], shift_right(start.start_token, read, forced)
-        known_factors = None if factors is None else factors[..., known, :]
-        inputs = _embed(modality, decoder, shifted, known_factors)
-        projected = dict(zip(known, decoder.project_steps(inputs), strict=True))
+        known, inputs = [0, *forced], shift_right(start.start_token, read, forced)
+        embedded = _embed(modality, decoder, inputs, factors, known)
+        projected = dict(zip(known, decoder.project_steps(embedded), strict=True))
 
         state, values, attended = start.state, list[Tensor](), list[AttentionOutput]()
         skips = self.skip_outputs(source, source_lengths, [last - first for first, last, _ in plan])
         for (first, last, feed), skip in zip(plan, skips, strict=True):
             # All inputs of a segment are known, so the segment is decoded in one call.
             if first > 0:
-                decoder_input = modality.feed(values[-1].select(-2, -1), u, first)
+                fed = modality.feed(values[-1].select(-2, -1), u, first)
                 if feed == "mixed":
-                    decoder_input = select_decoder_input(
-                        teacher_forcing, read, decoder_input, first
-                    )
-                embedded = modality.embed(decoder_input)
-                if factors is not None:
-                    embedded = embedded * factors[..., first, :]
-                projected[first] = decoder.project(embedded)
+                    fed = select_decoder_input(teacher_forcing, read, fed, first)
+                embedded = _embed(modality, decoder, fed.unsqueeze(-2), factors, [first])
+                (projected[first],) = decoder.project_steps(embedded)
             states, attention, state = self._decode(
                 [projected[t] for t in range(first, last)], state, start.memory,
                 noise.slice_steps(first, last),
@@ -299,11 +294,10 @@ class RecurrentModel(Seq2SeqModel):
             if len(plan) > 1 or skip is not None:
                 output = self.output(states)
                 values.append(output if skip is None else output + skip)
-        maps = self._maps(attended) if with_attention and attended else ()
-        actions = self._sampled_actions(attended)
+        about = self._maps(attended, with_attention), self._sampled_actions(attended)
         if not values:
-            return ModelOutput.of_states(states, self.output, maps, actions)
-        return ModelOutput(torch.cat(values, dim=-2), maps, actions)
+            return ModelOutput.of_states(states, self.output, *about)
+        return ModelOutput(torch.cat(values, dim=-2), *about)
 
     def begin(
         self,
@@ -317,10 +311,10 @@ class RecurrentModel(Seq2SeqModel):
         memory, state, start_token = self.encode(source, source_lengths)
         if override is not None:
             memory = replace(cast("AttentionMemory", memory), intervention=override.start())
-        table, decoder = self.target_modality.as_table(source.shape[-3]), self.decoder
-        if not reads_symbols(decoder) or uses_batch_innermost(decoder.weight_hh):
-            table = None
-        table = None if table is None else decoder.project(table)
+        table, vectors, decoder = None, self.target_modality.vectors, self.decoder
+        is_innermost = uses_batch_innermost(decoder.weight_hh)
+        if vectors is not None and _pays_a_table(vectors, decoder, source.shape[-3]):
+            table = None if is_innermost else decoder.project(vectors)
         return DecoderStart(start_token, DecoderMemory(memory, table), state)
 
     def decoder_step(
@@ -334,9 +328,9 @@ class RecurrentModel(Seq2SeqModel):
         if memory.table is None:
             projected = self.decoder.project(self.target_modality.embed(decoder_input))
         else:
-            projected = look_up(memory.table, decoder_input.squeeze(-1))
+            projected = table_rows(memory.table, decoder_input.squeeze(-1))
         readout, attention, state = self._decode([projected], state, memory.attention, NO_NOISE)
-        maps = self._maps([attention]) if with_attention and attention is not None else ()
+        maps = self._maps([] if attention is None else [attention], with_attention)
         return DecoderStep(self.output(readout), maps, state)
 
     def step(
@@ -447,9 +441,12 @@ class RecurrentModel(Seq2SeqModel):
         layer = self._upper_layers[-1] if self.is_deep else self.decoder
         return layer.output(cells[-1])
 
-    def _maps(self, attended: list[AttentionOutput]) -> tuple[AttentionMap, ...]:
-        """Return the map of the attention weights of consecutive segments."""
-        assert self.attention is not None
+    def _maps(
+        self, attended: list[AttentionOutput], with_attention: bool
+    ) -> tuple[AttentionMap, ...]:
+        """Return the map of the attention weights of consecutive segments, if it was requested."""
+        if self.attention is None or not attended or not with_attention:
+            return ()
         weights = torch.cat([segment.weights for segment in attended], dim=-2)
         if self.attention.heads == 1:
             weights = weights.unsqueeze(-3)
@@ -479,15 +476,24 @@ class RecurrentModel(Seq2SeqModel):
 
 
 def _embed(
-    modality: Modality, layer: Cell | Bidirectional, steps: Tensor, factors: Tensor | None
-) -> Tensor | SymbolInputs:
-    """Embed the steps (..., N, L, F) that a layer reads, and apply the dropout factors
-    (..., N, L, E)."""
+    modality: Modality, layer: Cell | Bidirectional, inputs: Tensor, factors: Tensor | None,
+    steps: list[int] | slice,
+) -> Tensor | SymbolInputs:  # fmt: skip
+    """Embed the inputs (..., N, L, F) that a layer reads at the given steps, and apply the dropout
+    factors (..., N, T, E) of these steps."""
     if factors is not None:
-        return modality.embed(steps) * factors
-    *_, N, L, _ = steps.shape
-    vectors = modality.as_table(N * L) if reads_symbols(layer) else None
-    return modality.embed(steps) if vectors is None else SymbolInputs(steps, vectors)
+        return modality.embed(inputs) * factors[..., steps, :]
+    *_, N, L, _ = inputs.shape
+    if modality.vectors is None or not _pays_a_table(modality.vectors, layer, N * L):
+        return modality.embed(inputs)
+    return SymbolInputs(inputs, modality.vectors)
+
+
+def _pays_a_table(vectors: Tensor, layer: Cell | Bidirectional, steps: int) -> bool:
+    """Return whether a layer maps the vectors (..., V, E) of all symbols in less time than so many
+    steps. An export needs the products of the steps."""
+    few = vectors.shape[-2] <= steps
+    return few and reads_symbols(layer) and not torch.compiler.is_compiling()
 
 
 def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:

@@ -146,15 +146,16 @@ def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
     if not lines:
         return None
     means = _mean_baseline_losses(result) if measure == "loss" else {}
+    baseline = TRAINING_MEAN, np.array([*means]), np.array([*means.values()])
+    values = [[np.array([*each.values_of(measure).values()]) for each in group] for group in lines]
+    places = [np.array([*map(_sweep_value, group)]) for group in lines]
+    hits = [[np.array(alignment_accuracies(each)) for each in group] for group in lines]
     lost = sum(len(variant.diverged) for variant in variants)
     return as_bytes(sweep_figure(
         [group[0].sweep_group or result.name for group in lines],
-        [np.array([_sweep_value(variant) for variant in group]) for group in lines],
-        [[np.array(list(each.values_of(measure).values())) for each in group] for group in lines],
-        [[np.array(alignment_accuracies(variant)) for variant in group] for group in lines],
+        places, values, hits,
         key=result.sweep_key,
-        reference=(TRAINING_MEAN, np.array(list(means)), np.array(list(means.values())))
-        if means else None,
+        reference=baseline if means else None,
         title=f"{result.name}: medians over seeds" + f"; {lost} runs diverged" * bool(lost),
         **_axis(result),
     ))  # fmt: skip

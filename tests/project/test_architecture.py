@@ -24,6 +24,7 @@ FLOORS = [
     ["runs"],
     ["data"],
     ["runs.checkpoint_file"],
+    ["models.functions"],
     ["models.layers"],
     ["models.cells"],
     ["models.attention"],
