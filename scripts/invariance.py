@@ -58,8 +58,8 @@ def main() -> None:
         alone, _ = trained(works[name], [1], epochs)
         for seeds in ([1, 2], [2, 1], [1, 2, 3], list(range(1, 9))):
             losses, _ = trained(works[name], seeds, epochs)
-            apart = max(abs(a - b) for a, b in zip(losses[1], alone[1], strict=True))
-            print(f"  {name}, {len(seeds)} runs, place {seeds.index(1) + 1}: {apart:.1e}")
+            difference = max(abs(a - b) for a, b in zip(losses[1], alone[1], strict=True))
+            print(f"  {name}, {len(seeds)} runs, place {seeds.index(1) + 1}: {difference:.1e}")
     print("processor time, of the time of the usual training (least of three)")
     for name, seeds, epochs in (("A", range(64), 10), ("B", range(8), 1), ("C", range(8), 1)):
         every_step = mock.patch(

@@ -1,7 +1,7 @@
 """The losses of short works, held against those of the code before the training core was redesigned.
 
 tests/fixtures/core_figures.json is what that code gave; `scripts/pinned.py` says how it was made, and holds
-the same works byte for byte on one machine.
+the same works byte for byte on one machine. A younger mechanism has the losses of its first version.
 """
 
 from __future__ import annotations
