@@ -22,6 +22,7 @@ ratio of their times. The script measures these rows:
     folders  64 seeds of A with run folders, against one run of the notebook's loop
     process  `seqattn train configs/notebook.yaml` against a notebook that runs as a script
     help     `seqattn --help` against `python -c "import typer"`
+    words    training steps of models of symbols, against scripts/practised_words.py
     decode   greedy decoding and beam search of words, against scripts/practised_words.py
     start    `seqattn predict` for one line against `python -c "import torch"`
     predict  free-running forecasts of 100,000 squares, in microseconds per sequence and step
@@ -60,7 +61,7 @@ import plain
 import torch
 from bench_peers import bench_peers, bench_transformer
 from bench_results import BenchTable, conditions_text, describe_conditions, ratio_figure, seconds
-from bench_words import bench_decoding, bench_start
+from bench_words import bench_decoding, bench_start, bench_training
 from workloads import Work, seqattn_loop, squares_of, workloads
 
 from seqattn import experiments
@@ -310,6 +311,8 @@ def main() -> None:
                        command(SEQATTN, "--help"), "<= 2.5", times=False)  # fmt: skip
         if is_selected("predict"):
             predictions(table)
+        if is_selected("words"):
+            bench_training(table)
         if is_selected("decode"):
             bench_decoding(table)
         if is_selected("start"):

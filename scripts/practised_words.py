@@ -1,4 +1,5 @@
-"""A model of symbols as a practised user of torch writes it, for scripts/bench_words.py.
+"""A model of symbols as a practised user of torch writes it, for scripts/bench_words.py, and the
+loop of a tutorial for the same model.
 
 nn.GRU encodes packed sources in both directions, one product computes the keys, and nn.GRUCell is
 called once for each step. In shapes, N is the number of sequences, S the source length, T the
@@ -23,51 +24,89 @@ class PractisedWords(nn.Module):
         source_symbols, target_symbols: sizes of the vocabularies.
         embedding: E.
         hidden: H, the width of each direction of the encoder, of the decoder and of the keys.
+        merged: whether the model has the equations of seqattn's `context: input`: the states of
+            both directions are projected to H, and the output is a linear map of the state. By
+            default, as usual, the decoder reads states of width 2H, and a readout follows.
     """
 
     def __init__(
-        self, source_symbols: int, target_symbols: int, embedding: int, hidden: int
-    ) -> None:
+        self, source_symbols: int, target_symbols: int, embedding: int, hidden: int,
+        *, merged: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
+        memory = hidden if merged else 2 * hidden
+        self.merge = nn.Linear(2 * hidden, hidden) if merged else None
         self.source = nn.Embedding(source_symbols, embedding)
         self.target = nn.Embedding(target_symbols, embedding)
         self.encoder = nn.GRU(embedding, hidden, batch_first=True, bidirectional=True)
         self.bridge = nn.Linear(2 * hidden, hidden)
-        self.decoder = nn.GRUCell(embedding + 2 * hidden, hidden)
-        self.key, self.query = nn.Linear(2 * hidden, hidden), nn.Linear(hidden, hidden)
+        self.decoder = nn.GRUCell(embedding + memory, hidden)
+        self.key, self.query = nn.Linear(memory, hidden), nn.Linear(hidden, hidden, bias=False)
         self.score = nn.Linear(hidden, 1, bias=False)
-        self.readout, self.output = nn.Linear(3 * hidden, hidden), nn.Linear(hidden, target_symbols)
+        self.readout = None if merged else nn.Linear(3 * hidden, hidden)
+        self.output = nn.Linear(hidden, target_symbols)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the encoder states (N, S, 2H), the keys (N, S, H), the mask (N, S) of valid steps
-        and the first decoder state (N, H) of sources (N, S)."""
+        """Return the encoder states (N, S, 2H or H), the keys (N, S, H), the mask (N, S) of valid
+        steps and the first decoder state (N, H) of sources (N, S)."""
         packed = pack_padded_sequence(
             self.source(source), lengths, batch_first=True, enforce_sorted=False
         )
         outputs, last = self.encoder(packed)
         states, _ = pad_packed_sequence(outputs, batch_first=True)
+        if self.merge is not None:
+            states = self.merge(states)
         keep = torch.arange(states.shape[1]) < lengths.unsqueeze(-1)
         return states, self.key(states), keep, self.bridge(torch.cat([*last], dim=-1)).tanh()
+
+    def advance(
+        self, symbols: Tensor, state: Tensor, states: Tensor, keys: Tensor, keep: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Run a decoder step on embedded symbols (N, E). Return the context and the next state."""
+        hidden = (self.query(state).unsqueeze(1) + keys).tanh()
+        scores = self.score(hidden).squeeze(-1).masked_fill(~keep, -torch.inf)
+        context = torch.bmm(scores.softmax(-1).unsqueeze(1), states).squeeze(1)
+        return context, self.decoder(torch.cat([symbols, context], dim=-1), state)
+
+    def logits(self, state: Tensor, context: Tensor) -> Tensor:
+        """Return the logits (..., V) of states and contexts."""
+        if self.readout is not None:
+            state = self.readout(torch.cat([state, context], dim=-1)).tanh()
+        logits: Tensor = self.output(state)
+        return logits
 
     def step(
         self, symbols: Tensor, state: Tensor, states: Tensor, keys: Tensor, keep: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Run a decoder step. Return the logits (N, V) and the next state (N, H)."""
-        hidden = (self.query(state).unsqueeze(1) + keys).tanh()
-        scores = self.score(hidden).squeeze(-1).masked_fill(~keep, -torch.inf)
-        context = torch.bmm(scores.softmax(-1).unsqueeze(1), states).squeeze(1)
-        state = self.decoder(torch.cat([self.target(symbols), context], dim=-1), state)
-        return self.output(self.readout(torch.cat([state, context], dim=-1)).tanh()), state
+        context, state = self.advance(self.target(symbols), state, states, keys, keep)
+        return self.logits(state, context), state
 
-    def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """Return the logits (N, T, V) of a decoder that reads the targets (N, T)."""
+    def loss(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        """Return the mean cross-entropy of the targets (N, T), whose padding is 0. The keys, the
+        readout, the output layer and the loss are computed for all steps at once."""
         states, keys, keep, state = self.encode(source, lengths)
         read = torch.cat([torch.full_like(target[:, :1], BEGIN), target[:, :-1]], dim=1)
-        logits = list[Tensor]()
+        embedded, found = self.target(read), list[tuple[Tensor, Tensor]]()
         for t in range(target.shape[1]):
-            found, state = self.step(read[:, t], state, states, keys, keep)
-            logits.append(found)
-        return torch.stack(logits, dim=1)
+            context, state = self.advance(embedded[:, t], state, states, keys, keep)
+            found.append((state, context))
+        states_of_steps, contexts = (torch.stack(one, dim=1) for one in zip(*found, strict=True))
+        logits = self.logits(states_of_steps, contexts).flatten(0, 1)
+        return nn.functional.cross_entropy(logits, target.flatten(), ignore_index=0)
+
+    def tutorial_loss(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        """Return `loss` as a tutorial's loop computes it: keys, output layer and loss in each
+        step."""
+        states, _, keep, state = self.encode(source, lengths)
+        symbols, total = torch.full_like(target[:, 0], BEGIN), states.new_zeros(())
+        for t in range(target.shape[1]):
+            logits, state = self.step(symbols, state, states, self.key(states), keep)
+            total = total + nn.functional.cross_entropy(
+                logits, target[:, t], ignore_index=0, reduction="sum"
+            )
+            symbols = target[:, t]
+        return total / (target > 0).sum()
 
     @torch.inference_mode()
     def greedy(self, source: Tensor, lengths: Tensor, steps: int, ends: Tensor) -> Tensor:
