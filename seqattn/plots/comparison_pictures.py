@@ -145,7 +145,7 @@ def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
     lines = _lines_of([variant for variant in variants if variant.values_of(measure)])
     if not lines:
         return None
-    means = _mean_baseline_losses(result) if measure == "loss" else {}
+    means = _mean_baseline_losses(result)
     lost = sum(len(variant.diverged) for variant in variants)
     return as_bytes(sweep_figure(
         [group[0].sweep_group or result.name for group in lines],
@@ -174,9 +174,11 @@ def _mean_baseline_losses(result: ComparisonResult) -> dict[float, float]:
     The mean baseline forecasts the mean of the training targets. The median is over the finished
     seeds of all variants with this value, because each seed may have its own data. The values of
     the key are in ascending order. The result is empty if variants with the same value have
-    different data, if the variants have losses in different units, or if the steps are symbols.
+    different data, if the variants have losses in different units, if the steps are symbols, or if
+    the picture shows another measure.
     """
-    if not (result.same_data_in_pairs and result.same_units):
+    is_shown = result.questions.measures[0] == "loss"
+    if not (is_shown and result.same_data_in_pairs and result.same_units):
         return {}
     losses: dict[float, dict[int, float]] = {}
     for variant in sorted(result.variants, key=_sweep_value):
