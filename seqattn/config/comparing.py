@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -138,7 +139,7 @@ def plan_comparison(
     along: Grid | None = None,
     seeds: int | None = None,
     resample_data: bool | None = None,
-    questions: Mapping[str, Any] | None = None,
+    questions: Mapping[str, Any] = MappingProxyType({}),
 ) -> ComparisonPlan:
     """Read a config, and plan the comparison that it describes. The arguments after `source`
     replace values in the config.
@@ -152,15 +153,14 @@ def plan_comparison(
         along: the key of the sweep, with its numbers; None for the sweep in the config.
         seeds: the number of seeds; None for the number in the config.
         resample_data: whether each seed draws new data; None for the value in the config.
-        questions: the values of `measures`, `margin` and `power`; None, or a key that is None or
-            missing, for the values in the config.
+        questions: the values of `measures`, `margin` and `power`; None, or no value, for the
+            values in the config.
 
     Raises:
         ConfigError: if there are mistakes; the error lists the mistakes of all variants.
     """
     draft = Draft.read(source, overrides)
     draft.load_plugins()
-    questions = questions or {}
     compare = _read_section(draft, questions)
     arms, sweep = _plan_variants(draft.name, compare, vary, along)
     count = compare.seeds if seeds is None else seeds

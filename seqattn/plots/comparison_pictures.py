@@ -145,17 +145,16 @@ def _sweep_picture(result: ComparisonResult, variants: Sequence[VariantResult]) 
     lines = _lines_of([variant for variant in variants if variant.values_of(measure)])
     if not lines:
         return None
-    means = _mean_baseline_losses(result) if measure == "loss" else {}
-    baseline = TRAINING_MEAN, np.array([*means]), np.array([*means.values()])
-    values = [[np.array([*each.values_of(measure).values()]) for each in group] for group in lines]
-    places = [np.array([*map(_sweep_value, group)]) for group in lines]
-    hits = [[np.array(alignment_accuracies(each)) for each in group] for group in lines]
+    means = _mean_baseline_losses(result)
     lost = sum(len(variant.diverged) for variant in variants)
     return as_bytes(sweep_figure(
         [group[0].sweep_group or result.name for group in lines],
-        places, values, hits,
+        [np.array([_sweep_value(variant) for variant in group]) for group in lines],
+        [[np.array(list(each.values_of(measure).values())) for each in group] for group in lines],
+        [[np.array(alignment_accuracies(variant)) for variant in group] for group in lines],
         key=result.sweep_key,
-        reference=baseline if means else None,
+        reference=(TRAINING_MEAN, np.array(list(means)), np.array(list(means.values())))
+        if means else None,
         title=f"{result.name}: medians over seeds" + f"; {lost} runs diverged" * bool(lost),
         **_axis(result),
     ))  # fmt: skip
@@ -175,9 +174,11 @@ def _mean_baseline_losses(result: ComparisonResult) -> dict[float, float]:
     The mean baseline forecasts the mean of the training targets. The median is over the finished
     seeds of all variants with this value, because each seed may have its own data. The values of
     the key are in ascending order. The result is empty if variants with the same value have
-    different data, if the variants have losses in different units, or if the steps are symbols.
+    different data, if the variants have losses in different units, if the steps are symbols, or if
+    the picture shows another measure.
     """
-    if not (result.same_data_in_pairs and result.same_units):
+    is_shown = result.questions.measures[0] == "loss"
+    if not (is_shown and result.same_data_in_pairs and result.same_units):
         return {}
     losses: dict[float, dict[int, float]] = {}
     for variant in sorted(result.variants, key=_sweep_value):
