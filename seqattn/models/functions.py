@@ -20,6 +20,7 @@ from torch.autograd import Function
 
 # Measured thresholds. No threshold changes a result by more than rounding.
 MIN_HIDDEN_UNITS = 2**15  # smallest N * T * S * K for `additive_scores`
+UNITS_AT_ONCE = 2**19  # largest N * T * S * K of a chunk
 MIN_LOGITS = 2**18  # smallest N * T * V for `cross_entropy_of_states`
 LOGITS_AT_ONCE = 2**22  # largest N * T * V of a chunk: fewer read the weight more often
 
@@ -56,11 +57,17 @@ def additive_scores(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         keys: the keys (..., N, S, K).
         v: the vector v, (..., K).
     """
-    scores: Tensor = _AdditiveScores.apply(queries, keys, v)  # type: ignore[no-untyped-call]
-    return scores
+    units = keys[..., 0, :, :].numel() * queries.shape[-2]  # of one sequence of each run
+    at_once = max(1, UNITS_AT_ONCE // units)
+    chunks = zip(queries.split(at_once, -3), keys.split(at_once, -3), strict=True)
+    scores = [_AdditiveScores.apply(*chunk, v) for chunk in chunks]  # type: ignore[no-untyped-call]
+    return scores[0] if len(scores) == 1 else torch.cat(scores, dim=-3)
 
 
 class _AdditiveScores(Function):
+    """The hidden units of all pairs can be the largest tensor of a training step, so both passes
+    are made for chunks of sequences that fit into the cache."""
+
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         s = torch.add(queries.unsqueeze(-2), keys.unsqueeze(-3)).mul_(2).sigmoid_()

@@ -29,7 +29,11 @@ def _same_numbers() -> None:
 
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("queries", [1, 4])
-def test_additive_scores(runs: tuple[int, ...], queries: int) -> None:
+@pytest.mark.parametrize("at_once", [10_000, 22])  # one chunk for all sequences, or for each
+def test_additive_scores(
+    runs: tuple[int, ...], queries: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(functions, "UNITS_AT_ONCE", at_once)
     q, k, v = random(*runs, 2, queries, 5), random(*runs, 2, 3, 5), random(*runs, 5)
     assert torch.autograd.gradcheck(additive_scores, (q, k, v))
     hidden = (q.unsqueeze(-2) + k.unsqueeze(-3)).tanh()
