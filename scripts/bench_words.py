@@ -38,6 +38,7 @@ from seqattn.models.recurrent import RecurrentModel
 from seqattn.training import Batch, RunProgress, TrainingRun
 from seqattn.training.learner import build_group
 from seqattn.training.loop import train_step
+from seqattn.training.state import train_mode
 
 ROOT = Path(__file__).resolve().parents[1]
 DICTIONARY = ROOT / "seqattn/data/shipped/cmudict.tsv.xz"
@@ -111,8 +112,9 @@ def steps_of_seqattn(
 
     def train() -> None:
         plan = learner.plan_epoch(state)
-        for _ in range(len(plan)):
-            train_step(state, learner, plan)
+        with train_mode(learner.params.model):
+            for _ in range(len(plan)):
+                train_step(state, learner, plan)
         state.step = 0
         state.pending.clear()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -77,8 +76,9 @@ class ModelOutput:
         attention: one map per attention layer; empty for a model without attention, or if no
             weights were requested.
         actions: the values that REINFORCE needs; None without REINFORCE or without sampling.
-        pending: in training, the states (..., N, T, width) and the output layer that maps them to
-            the outputs, so that a loss can be computed together with the layer; otherwise None.
+        pending: during a forward pass of training, the states (..., N, T, width) and the output
+            layer that maps them to the outputs, so that a loss can be computed together with the
+            layer; None otherwise, and as soon as the outputs have been read.
     """
 
     def __init__(
@@ -97,15 +97,17 @@ class ModelOutput:
     ) -> ModelOutput:  # fmt: skip
         """Build the output from the states that the output layer maps. In training, the layer is
         applied only if the outputs are read."""
-        if not torch.is_grad_enabled():
+        if not (torch.is_grad_enabled() and layer.training):
             return cls(layer(states), attention, actions)
         output = cls(states, attention, actions)
         output.pending = PendingOutputs(states, layer)
         return output
 
-    @cached_property
+    @property
     def values(self) -> Tensor:
-        return self._values if self.pending is None else self.pending.layer(self._values)
+        if self.pending is not None:
+            self._values, self.pending = self.pending.layer(self._values), None
+        return self._values
 
 
 class PendingOutputs(NamedTuple):

@@ -46,6 +46,15 @@ def _is_plain(x: Tensor) -> bool:
     return x.is_cpu and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
 
 
+def _check_single_derivative() -> None:
+    """Refuse a backward pass with `create_graph`, which would leave out these functions."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "additive scores and the loss of symbols have no second derivatives for large batches"
+            " on the CPU. Use smaller batches."
+        )
+
+
 def additive_scores(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """Compute v . tanh(q + k) for each pair of a query and a key, (..., N, T, S).
 
@@ -78,6 +87,7 @@ class _AdditiveScores(Function):
 
     @staticmethod
     def backward(ctx: Any, dscores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        _check_single_derivative()
         s, v = ctx.saved_tensors
         R, K = v.numel() // v.shape[-1], v.shape[-1]
         flat = dscores.reshape(R, 1, -1)
@@ -152,5 +162,6 @@ class _CrossEntropyOfStates(Function):
 
     @staticmethod
     def backward(ctx: Any, dtotal: Tensor) -> tuple[Tensor | None, ...]:
+        _check_single_derivative()
         gradients = (each * dtotal.view(-1, 1, 1) for each in ctx.saved_tensors)
         return *gradients, None, None, None

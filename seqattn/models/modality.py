@@ -397,6 +397,10 @@ class TokenModality(Modality):
             return super().loss_of_states(states, layer, target, keep)
         if isinstance(layer, TiedLinear) and layer.inner is not None:
             states = layer.inner(states)
+        if (
+            keep is not None and keep.dim() == target.dim()
+        ):  # a mask of cells, of which a step has one
+            keep = keep.squeeze(-1)
         share = states.new_ones(states.shape[:-1]) if keep is None else keep.to(states.dtype)
         share = share / share.sum(dim=(-2, -1), keepdim=True).clamp(min=1)
         e = self.label_smoothing if self.training else 0.0

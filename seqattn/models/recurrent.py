@@ -325,29 +325,30 @@ class RecurrentModel(Seq2SeqModel):
         *,
         with_attention: bool,
     ) -> DecoderStep:
-        if memory.table is None:
-            projected = self.decoder.project(self.target_modality.embed(decoder_input))
-        else:
-            projected = table_rows(memory.table, decoder_input.squeeze(-1))
-        readout, attention, state = self._decode([projected], state, memory.attention, NO_NOISE)
+        output, attention, state = self.step(decoder_input, state, *memory)
         maps = self._maps([] if attention is None else [attention], with_attention)
-        return DecoderStep(self.output(readout), maps, state)
+        return DecoderStep(output, maps, state)
 
     def step(
-        self, decoder_input: Tensor, state: DecoderState, memory: AttentionMemory | None
-    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:
+        self, decoder_input: Tensor, state: DecoderState, memory: AttentionMemory | None,
+        table: Tensor | None = None,
+    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
         """Run one step of the decoder.
 
         Args:
             decoder_input: the decoder input (..., N, F).
             state: the state that `encode` or the previous step returned.
             memory: the memory that `encode` returned.
+            table: the projected inputs of all symbols; see `DecoderMemory`.
 
         Returns:
             the output (..., N, 1, F) without the skip connection; the context and the weights, or
                 None without attention; and the new state.
         """
-        projected = self.decoder.project(self.target_modality.embed(decoder_input))
+        if table is None:
+            projected = self.decoder.project(self.target_modality.embed(decoder_input))
+        else:
+            projected = table_rows(table, decoder_input.squeeze(-1))
         readout, attention, state = self._decode([projected], state, memory, NO_NOISE)
         return self.output(readout), attention, state
 

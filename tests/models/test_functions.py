@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqattn.models import functions
+from seqattn.models import ModelOutput, functions
 from seqattn.models.functions import additive_scores, cross_entropy_of_states
 from seqattn.models.layers import Embedding, Linear, TiedLinear, init_parameters
 from seqattn.models.modality import FeatureSpec
@@ -68,9 +68,9 @@ def test_a_probability_that_underflows_has_a_finite_loss() -> None:
 
 
 @pytest.mark.parametrize("tied", [None, 5, 6])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [None, "steps", "cells"])
 def test_the_loss_of_states_is_the_loss_of_outputs(
-    tied: int | None, masked: bool, monkeypatch: pytest.MonkeyPatch
+    tied: int | None, masked: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`tied` is the width of the embedding whose vectors are the output layer's weights."""
     modality = FeatureSpec(1, 1, (-1,), 9, 9).modalities()[1]
@@ -84,7 +84,8 @@ def test_the_loss_of_states_is_the_loss_of_outputs(
     init_parameters(parts, 1)
     parts.double()
     states, target = random(2, 4, 5), torch.randint(9, (2, 4, 1))
-    keep = torch.tensor([[True] * 4, [True, False, False, False]]) if masked else None
+    valid = torch.tensor([[True] * 4, [True, False, False, False]])
+    keep = {None: None, "steps": valid, "cells": valid.unsqueeze(-1)}[masked]
     parameters = [states, *parts.parameters()]
     plain = modality.loss(layer(states), target, keep)
     expected = torch.autograd.grad(plain, parameters)
@@ -94,3 +95,23 @@ def test_the_loss_of_states_is_the_loss_of_outputs(
     close(found, plain)
     for ours, theirs in zip(torch.autograd.grad(found, parameters), expected, strict=True):
         close(ours, theirs)
+
+
+def test_there_are_no_wrong_second_derivatives() -> None:
+    q, k, v = random(2, 1, 5), random(2, 3, 5), random(5)
+    scores = additive_scores(q, k, v)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad(scores.sum(), q, create_graph=True)
+
+
+def test_outputs_that_were_read_are_not_pending() -> None:
+    """A plugin that changes the outputs in place changes the loss, too."""
+    layer = Linear(5, 7)
+    init_parameters(torch.nn.ModuleList([layer]), 1)
+    output = ModelOutput.of_states(torch.randn(2, 4, 5), layer, ())
+    assert output.pending is not None
+    assert output.values.shape == (2, 4, 7)
+    assert output.pending is None
+    with pytest.raises(AttributeError):
+        output.values = torch.zeros(2, 4, 7)  # type: ignore[misc]
+    assert ModelOutput.of_states(torch.randn(2, 4, 5), layer.eval(), ()).pending is None
