@@ -81,9 +81,11 @@ class _AdditiveScores(Function):
     def forward(ctx: Any, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         s = torch.add(queries.unsqueeze(-2), keys.unsqueeze(-3)).mul_(2).sigmoid_()
         ctx.save_for_backward(s, v)
-        by_run = v.view(-1, v.shape[-1], 1)
-        scores = s.view(len(by_run), -1, v.shape[-1]) @ (2 * by_run)
-        return scores.sub_(by_run.sum(1, keepdim=True)).view(s.shape[:-1])
+        by_run = v.view(-1, v.shape[-1])
+        rows = s.view(len(by_run), -1, v.shape[-1])
+        # torch.bmm computes several narrow products slowly.
+        products = [torch.mv(*run) for run in zip(rows, 2 * by_run, strict=True)]
+        return torch.stack(products).sub_(by_run.sum(-1, keepdim=True)).view(s.shape[:-1])
 
     @staticmethod
     def backward(ctx: Any, dscores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
