@@ -14,8 +14,8 @@ The columns are
     graphs       autograd, captured as a CUDA graph
     by hand      manually derived gradients, without CUDA graphs
     hand+graphs  manually derived gradients, captured as a CUDA graph
-    peer         the model in plain torch (scripts/practised.py); for many runs, one run after the
-                 other, so the time of one run is multiplied by R
+    peer         the model in plain torch (scripts/practised.py, scripts/practised_words.py); for
+                 many runs, one run after the other, so the time of one run is multiplied by R
     of peak      floating-point operations of a step in the fastest column, as a share of what a
                  product of two large matrices reaches in the same precision
 
@@ -35,13 +35,14 @@ from pathlib import Path
 from typing import Any
 
 import practised
+import practised_words
 import torch
 from bench_results import conditions_text, describe_conditions
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from seqattn.config import Config, resolve
-from seqattn.models import build_model
+from seqattn.models import FeatureSpec, build_model
 from seqattn.training import Batch, RunProgress, TrainingRun
 from seqattn.training.learner import Learner, build_group
 from seqattn.training.loop import train_step
@@ -62,14 +63,24 @@ class GpuWork:
     R: int
     model: dict[str, Any]
     bfloat16: bool = False
+    symbols: int = 0  # size of both vocabularies; 0 for vectors
+
+    @property
+    def features(self) -> FeatureSpec:
+        if self.symbols:
+            return FeatureSpec(1, 1, (-1,), self.symbols, self.symbols)
+        return FeatureSpec.same(FEATURES)
+
+    @property
+    def is_transformer(self) -> bool:
+        return bool(self.model["kind"] == "transformer")
 
     @property
     def config(self) -> Config:
-        is_transformer = self.model["kind"] == "transformer"
         training = {
             "batch_size": self.N, "learning_rate": 1e-3,
             "precision": "bfloat16" if self.bfloat16 else "float32",
-            "teacher_forcing": {"probability": 1.0 if is_transformer else 0.5},
+            "teacher_forcing": {"probability": 1.0 if self.is_transformer or self.symbols else 0.5},
         }  # fmt: skip
         return resolve({"model": self.model, "training": training}).config
 
@@ -80,6 +91,10 @@ def recurrent(width: int) -> dict[str, Any]:
 
 TRANSFORMER = {
     "kind": "transformer", "model_dim": 256, "heads": 8, "layers": 3, "feedforward_dim": 1024,
+}  # fmt: skip
+WORDS = {
+    "kind": "recurrent", "hidden_dim": 512, "bidirectional": True, "context": "input",
+    "attention": {"score": "additive"},
 }  # fmt: skip
 WORKS = [
     GpuWork("A: H 2, S 2, N 16", 16, 2, 1, recurrent(2)),
@@ -92,6 +107,20 @@ WORKS = [
     GpuWork("wide, bfloat16", 64, 128, 1, recurrent(512), bfloat16=True),
     GpuWork("Transformer: D 256, S 128, N 64", 64, 128, 1, TRANSFORMER),
     GpuWork("Transformer, bfloat16", 64, 128, 1, TRANSFORMER, bfloat16=True),
+    GpuWork("words: H 512, V 8,000, N 256", 256, 20, 1, WORDS, symbols=8000),
+    GpuWork("words, bfloat16", 256, 20, 1, WORDS, bfloat16=True, symbols=8000),
+    GpuWork(
+        "Transformer of words: D 512", 256, 20, 1, {**TRANSFORMER, "model_dim": 512}, symbols=8000
+    ),
+    GpuWork(
+        "Transformer of words, bfloat16",
+        256,
+        20,
+        1,
+        {**TRANSFORMER, "model_dim": 512},
+        bfloat16=True,
+        symbols=8000,
+    ),
 ]
 
 
@@ -133,6 +162,10 @@ class Bench:
 
     def data_of(self, work: GpuWork) -> Batch:
         numbers = torch.Generator().manual_seed(1)
+        if work.symbols:
+            shape = (2, BATCHES * work.N, work.S, 1)
+            words = torch.randint(4, work.symbols, shape, generator=numbers)
+            return Batch(*words.to(self.device))
         points = torch.randn(2, BATCHES * work.N, work.S, FEATURES, generator=numbers)
         return Batch(*points.to(self.device))
 
@@ -142,7 +175,11 @@ class Bench:
         few = data.take(slice(0, 1))
         runs = [
             TrainingRun(
-                build_model(config.model, FEATURES, seed).to(self.device), data, few, training, seed
+                build_model(config.model, work.features, seed).to(self.device),
+                data,
+                few,
+                training,
+                seed,
             )
             for seed in range(work.R)
         ]
@@ -174,9 +211,12 @@ class Bench:
         """Return the seconds of a step of R runs in plain torch."""
         data = self.data_of(work)
         model: nn.Module
-        if work.model["kind"] == "transformer":
+        if work.is_transformer:
             sizes = [work.model[key] for key in ("model_dim", "heads", "layers", "feedforward_dim")]
-            model = practised.PractisedTransformer(FEATURES, *sizes, work.S)
+            model = practised.PractisedTransformer(FEATURES, *sizes, work.S, symbols=work.symbols)
+        elif work.symbols:
+            width = work.model["hidden_dim"]
+            model = practised_words.PractisedWords(work.symbols, work.symbols, width, width)
         else:
             model = practised.PractisedModel(FEATURES, work.model["hidden_dim"])
         model.to(self.device)
@@ -187,12 +227,19 @@ class Bench:
             rows = torch.randint(len(data), (work.N,), generator=numbers).to(self.device)
             source, target = data.source[rows], data.target[rows]
             arguments: list[Any] = [source, target]
-            if work.model["kind"] != "transformer":
+            if not work.is_transformer:
                 arguments.append((torch.rand(work.S, generator=numbers) < 0.5).tolist())
             optimizer.zero_grad()
             half = torch.autocast(self.device.type, torch.bfloat16)
             with half if work.bfloat16 else nullcontext():
-                loss = nn.functional.mse_loss(model(*arguments).float(), target)
+                if isinstance(model, practised_words.PractisedWords):
+                    lengths = torch.full((work.N,), work.S)  # on the CPU, as torch packs sequences
+                    loss = model.loss(source.squeeze(-1), lengths, target.squeeze(-1))
+                elif work.symbols:
+                    logits = model(source, target).float().flatten(0, 1)
+                    loss = nn.functional.cross_entropy(logits, target.flatten())
+                else:
+                    loss = nn.functional.mse_loss(model(*arguments).float(), target)
             loss.backward()
             optimizer.step()
 
@@ -211,7 +258,7 @@ class Bench:
         backends = []
         for column in COLUMNS[:-1]:
             graphs, manual = "graphs" in column, "hand" in column
-            if manual and (work.bfloat16 or work.model["kind"] == "transformer"):
+            if manual and (work.bfloat16 or work.is_transformer or work.symbols):
                 continue
             found[column], backend = self.ours(work, graphs=graphs, manual=manual)
             backends.append(backend)

@@ -161,37 +161,38 @@ def jax_loop(work: Work) -> tuple[float, float]:
 
 
 def bench_transformer(table: BenchTable) -> None:
-    """Measure training steps of a Transformer with 32 + 32 points against nn.Transformer.
+    """Measure training steps of Transformers with 32 + 32 points against nn.Transformer.
 
     Both are trained with the same loop: batches in random order, loss, backward pass, fused Adam.
     """
-    sizes = {"model_dim": 64, "heads": 4, "layers": 2, "feedforward_dim": 128}
-    data, few = paths(2048, 1), paths(4, 2)
     settings = Training(
         batch_size=64, learning_rate=1e-3, teacher_forcing=ConstantForcing(probability=1.0)
     )
-    config = Transformer(**sizes)
-    run = TrainingRun(build_model(config, 2, 1), data, few, settings, 1)
-    state, learner = build_group([RunProgress(run)])
+    few = paths(4, 2)
+    for width, layers, feedforward, count in ((64, 2, 128, 2048), (256, 3, 1024, 256)):
+        data = paths(count, 1)
+        config = Transformer(model_dim=width, heads=4, layers=layers, feedforward_dim=feedforward)
+        run = TrainingRun(build_model(config, 2, 1), data, few, settings, 1)
+        state, learner = build_group([RunProgress(run)])
+        model = practised.PractisedTransformer(2, width, 4, layers, feedforward, 32)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 
-    def ours() -> None:
-        plan = learner.plan_epoch(state)
-        for _ in range(len(plan)):
-            train_step(state, learner, plan)
-        state.step = 0
-        state.pending.clear()
+        def ours() -> None:
+            plan = learner.plan_epoch(state)  # noqa: B023
+            for _ in range(len(plan)):
+                train_step(state, learner, plan)  # noqa: B023
+            state.step = 0  # noqa: B023
+            state.pending.clear()  # noqa: B023
 
-    model = practised.PractisedTransformer(2, *sizes.values(), 32)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+        def theirs() -> None:
+            for rows in torch.randperm(len(data)).split(64):  # noqa: B023
+                optimizer.zero_grad()  # noqa: B023
+                source, target = data.source[rows], data.target[rows]  # noqa: B023
+                nn.functional.mse_loss(model(source, target), target).backward()  # noqa: B023
+                optimizer.step()  # noqa: B023
 
-    def theirs() -> None:
-        for rows in torch.randperm(len(data)).split(64):
-            optimizer.zero_grad()
-            source, target = data.source[rows], data.target[rows]
-            nn.functional.mse_loss(model(source, target), target).backward()
-            optimizer.step()
-
-    table.pair("transformer: steps, of nn.Transformer's", theirs, ours, "<= 1", times=False)
+        name = f"transformer: D {width}, {layers} + {layers} layers, steps of nn.Transformer's"
+        table.pair(name, theirs, ours, "<= 1", times=False)
 
 
 def bench_peers(table: BenchTable, chosen: list[Work]) -> None:

@@ -61,21 +61,27 @@ class PractisedTransformer(nn.Module):
         layers: number of layers in the encoder and in the decoder.
         feedforward: width of the hidden layer in each feed-forward sublayer.
         longest: length of the longest sequence.
+        symbols: size of both vocabularies if the steps are symbols (N, L, 1); 0 for vectors.
     """
 
     positions: Tensor
     ahead: Tensor
 
     def __init__(
-        self, features: int, width: int, heads: int, layers: int, feedforward: int, longest: int
-    ) -> None:
+        self, features: int, width: int, heads: int, layers: int, feedforward: int, longest: int,
+        *, symbols: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.source_in, self.target_in = (nn.Linear(features, width) for _ in range(2))
+        self.symbols = symbols
+        self.source_in, self.target_in = (
+            nn.Embedding(symbols, width) if symbols else nn.Linear(features, width)
+            for _ in range(2)
+        )
         self.transformer = nn.Transformer(
             width, heads, layers, layers, feedforward, dropout=0.0, batch_first=True,
             norm_first=True,
         )  # fmt: skip
-        self.output = nn.Linear(width, features)
+        self.output = nn.Linear(width, symbols or features)
         place = torch.arange(longest).unsqueeze(-1)
         angles = place * torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
         waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
@@ -88,6 +94,8 @@ class PractisedTransformer(nn.Module):
         forcing at every step."""
         S, T = source.shape[1], target.shape[1]
         shifted = torch.cat([source[:, -1:], target[:, :-1]], dim=1)
+        if self.symbols:
+            source, shifted = source.squeeze(-1), shifted.squeeze(-1)
         output: Tensor = self.transformer(
             self.source_in(source) + self.positions[:S],
             self.target_in(shifted) + self.positions[:T],

@@ -56,7 +56,7 @@ class PractisedWords(nn.Module):
         states, _ = pad_packed_sequence(outputs, batch_first=True)
         if self.merge is not None:
             states = self.merge(states)
-        keep = torch.arange(states.shape[1]) < lengths.unsqueeze(-1)
+        keep = (torch.arange(states.shape[1]) < lengths.unsqueeze(-1)).to(states.device)
         return states, self.key(states), keep, self.bridge(torch.cat([*last], dim=-1)).tanh()
 
     def advance(
