@@ -74,7 +74,7 @@ def test_the_conclusion_names_every_stage_without_a_printed_origin(
     if made.prediction:  # a transformer's further layers are not shown at all
         _, _, listed = ending.removesuffix(".").partition("not printed: ")
         assert listed.split("; ") == made.computed_by_model
-    inputs = ("Source points", "Decoder input", "Output layer W, b", "Vector v",
+    inputs = ("Source points", "Decoder input", "Output layer W, b", "Vector v", "Vector w",
               "Layer norm's input, gain and bias")  # fmt: skip
     for each in made.stages:
         named = each.name in made.computed_by_model
