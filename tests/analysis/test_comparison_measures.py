@@ -55,6 +55,19 @@ def test_equality_within_a_margin() -> None:
     assert equality_p(np.array([math.inf, 0.1, 0.2, 0.05, 0.4]), 0.5) == 10 * 2.0**-5
 
 
+def test_equality_of_rates_keeps_its_ties() -> None:
+    differences = np.array([0.1, -0.5, 0.1, -0.1, 0, 0.3])
+    assert equality_p(differences, 0.2) == equality_p(10 * differences, 2)
+
+
+def test_runs_that_diverged_are_not_equal() -> None:
+    lost = dict.fromkeys(range(6), math.inf)
+    questions = Questions(margin=0.1, power=0.1)
+    (found,) = paired_tests([{"a": lost, "b": lost}], questions=questions)
+    assert not found.is_equal
+    assert "These seeds do not tell how many seeds" in found.describe()
+
+
 def test_equality_is_not_a_missing_difference() -> None:
     """Two noisy variants do not differ significantly, and are not shown to be equal either."""
     a = dict(enumerate([0.1, 0.9, 0.4, 0.6, 0.2, 0.7]))
@@ -81,13 +94,18 @@ def test_tests_of_equality_are_corrected() -> None:
 
 
 def test_seeds_for_a_difference() -> None:
-    """z = 1.95996 + 0.84162. Equal differences give p' = 1. The differences -1 and 1, with both
-    signs, give the sums -2, 2 and four times 0; shifted by 2 times 0.5, five of six are above 0."""
+    """z = 1.95996 + 0.84162. Equal differences give p' = 1. The differences -1 and 1 of two pairs,
+    with both signs, give the sums -2, 2 and two times 0; shifted by 2 times 0.5, three of four are
+    above 0. A small difference needs many seeds: 7.85 / 3 * pi / D^2 of a normal distribution."""
     z = 1.959964 + 0.841621
     assert seeds_for_power(np.full(7, 0.3), 0.5, 0.05, 0.8) == math.ceil(z**2 / (3 / 4)) == 11
-    expected = math.ceil(z**2 / (3 * (5 / 6 - 1 / 2) ** 2))
-    assert seeds_for_power(np.array([-1.0, 1.0]), 0.5, 0.05, 0.8) == expected == 24
+    expected = math.ceil(z**2 / (3 * (3 / 4 - 1 / 2) ** 2))
+    assert seeds_for_power(np.array([-1.0, 1.0]), 0.5, 0.05, 0.8) == expected == 42
     assert seeds_for_power(np.array([-1.0, math.inf]), 0.5, 0.05, 0.8) is None
+    normal = np.random.default_rng(1).normal(size=400)
+    many = seeds_for_power(normal, 0.01, 0.05, 0.8)
+    assert many is not None
+    assert 0.7 < many / (math.pi * z**2 / 3 / 0.01**2) < 1.4
 
 
 def test_planned_seeds_have_the_power() -> None:
@@ -114,7 +132,7 @@ def test_comparison_of_symbols(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert "equal in alignment error rate within 0.5" in text
     assert "| sequence error rate [95%] |" in text
-    assert "seeds would show a difference of 0.25 with a probability of 80%." in text
+    assert "seeds or more would show a difference of 0.25 with a probability of 80%." in text
     assert (result.path / "comparison.png").is_file()
     variant = result.variants[1]
     (dot,) = (row for row in read_table(result.path / "variants.csv") if row["variant"] == "dot")

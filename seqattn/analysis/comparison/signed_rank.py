@@ -40,6 +40,10 @@ MAX_SUMMAND = sys.float_info.max / 4
 """Differences up to this size have finite sums."""
 
 
+TIE_DIGITS = 9
+"""Number of digits, in units of the margin, to which distances from a bound of equality are equal."""
+
+
 @dataclass(frozen=True)
 class SignedRank:
     """The result of a signed-rank test.
@@ -88,10 +92,15 @@ def equality_p(differences: Floats, margin: float) -> float:
     are rejected.
 
     Args:
-        differences: (n,), the differences of the pairs, which may be inf or -inf.
+        differences: (n,), the differences of the pairs, which may be inf or -inf. Without any, p is
+            1.
         margin: the largest difference that does not matter, above 0.
     """
-    above, below = differences + margin, margin - differences
+    # In units of the margin and rounded, so that equal distances from a bound remain ties.
+    above = np.round(differences / margin + 1, TIE_DIGITS)
+    below = np.round(1 - differences / margin, TIE_DIGITS)
+    if not len(differences):
+        return 1.0
     return max(_one_sided_p(above[above != 0]), _one_sided_p(below[below != 0]))
 
 
@@ -114,14 +123,17 @@ def seeds_for_power(differences: Floats, sought: float, level: float, power: flo
         power: the probability with which the test should show it.
 
     Returns:
-        The number of pairs; None if a difference of the pilot is infinite, or if p' is 1/2.
+        The number of pairs; None if the pilot has fewer than two differences or an infinite one, or
+            if p' is 1/2. A small pilot has few different sums, so the number can be too low.
     """
-    if not np.isfinite(differences).all():
+    if len(differences) < 2 or not np.isfinite(differences).all():
         return None
     center = _estimate(differences) if (differences != 0).any() else 0.0
+    n = len(differences)
     centered = np.concatenate([differences - center, center - differences])
-    i, j = np.triu_indices(len(centered), 1)
-    sums = centered[i] + centered[j] + 2 * sought
+    i, j = np.triu_indices(2 * n, 1)
+    of_two_pairs = j - i != n  # not a difference and its own mirror image, whose sum is always 0
+    sums = (centered[i] + centered[j])[of_two_pairs] + 2 * sought
     probability = float((sums > 0).mean() + (sums == 0).mean() / 2)
     if probability <= 0.5:
         return None

@@ -200,7 +200,7 @@ class PairedTest:
         if self.seeds_needed is None:
             return f"These seeds do not tell how many seeds would show a difference of {size}."
         return (
-            f"About {self.seeds_needed:,} seeds would show a difference of {size} with a"
+            f"About {self.seeds_needed:,} seeds or more would show a difference of {size} with a"
             f" probability of {POWER:.0%}."
         )
 
@@ -343,7 +343,7 @@ def paired_tests(
     corrected = holm([each.p for each in found])
     smallest = holm([smallest_p(each.pairs) for each in found])
     untied = holm([smallest_p(len(pair.differences)) for pair in pairs])
-    equal = holm([equality_p(pair.differences, margin) for pair in pairs] if margin else [])
+    equal = holm([equality_p(pair.measured, margin) for pair in pairs] if margin else [])
     return [
         PairedTest(
             pair.first, pair.second, len(pair.differences), each.estimate if each.pairs else 0.0,
@@ -351,7 +351,7 @@ def paired_tests(
             rank_biserial(pair.differences), smallest[k], untied[k],
             int((pair.differences == 0).sum()), len(pairs), pair.diverged, pair.measure,
             margin, equal[k] if margin else 1.0, sought,
-            seeds_for_power(pair.differences, sought, level, POWER) if sought else None,
+            seeds_for_power(pair.measured, sought, level, POWER) if sought else None,
         )
         for k, (pair, each) in enumerate(zip(pairs, found, strict=True))
     ]  # fmt: skip
@@ -359,12 +359,18 @@ def paired_tests(
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two variants, and the differences (n,) of a measure over their common seeds."""
+    """Two variants, and the differences (n,) of a measure over their common seeds.
+
+    Attributes:
+        measured: the differences of the seeds in which at least one variant did not diverge. If
+            both diverged, nothing is known about their equality.
+    """
 
     first: str
     second: str
     measure: str
     differences: Floats
+    measured: Floats
     diverged: tuple[int, int]
 
 
@@ -382,7 +388,8 @@ def _pairs_of(
             if measure != "loss":
                 differences = differences.round(RATE_DIGITS)
             lost = int(np.isinf(a).sum()), int(np.isinf(b).sum())
-            yield _Pair(first, second, measure, differences, lost)
+            measured = differences[~(np.isinf(a) & np.isinf(b))]
+            yield _Pair(first, second, measure, differences, measured, lost)
 
 
 def subtract_pairs(first: Floats, second: Floats) -> Floats:
