@@ -29,9 +29,11 @@ def computes_scores(queries: Tensor, keys: Tensor) -> bool:
     """Return whether `additive_scores` is faster than the plain operations.
 
     On the CPU, torch computes the sigmoid of float32 numbers several times faster than the tanh.
+    The function needs the features innermost in memory (see `seqattn.models.layers`).
     """
     units = queries.shape[-2] * keys.numel()
-    return units >= MIN_HIDDEN_UNITS and keys.dtype is torch.float32 and _is_plain(keys)
+    is_usual = keys.dtype is torch.float32 and keys.stride(-1) == queries.stride(-1) == 1
+    return units >= MIN_HIDDEN_UNITS and is_usual and _is_plain(keys)
 
 
 def computes_loss(states: Tensor, weight: Tensor) -> bool:
@@ -82,7 +84,7 @@ class _AdditiveScores(Function):
         s = torch.add(queries.unsqueeze(-2), keys.unsqueeze(-3)).mul_(2).sigmoid_()
         ctx.save_for_backward(s, v)
         by_run = v.view(-1, v.shape[-1])
-        rows = s.view(len(by_run), -1, v.shape[-1])
+        rows = s.reshape(len(by_run), -1, v.shape[-1])
         # torch.bmm computes several narrow products slowly.
         products = [torch.mv(*run) for run in zip(rows, 2 * by_run, strict=True)]
         return torch.stack(products).sub_(by_run.sum(-1, keepdim=True)).view(s.shape[:-1])
@@ -93,7 +95,7 @@ class _AdditiveScores(Function):
         s, v = ctx.saved_tensors
         R, K = v.numel() // v.shape[-1], v.shape[-1]
         flat = dscores.reshape(R, 1, -1)
-        dv = 2 * (flat @ s.view(R, -1, K)) - flat.sum(-1, keepdim=True)
+        dv = 2 * (flat @ s.reshape(R, -1, K)) - flat.sum(-1, keepdim=True)
         four_v = 4 * v.view(*v.shape[:-1], *[1] * (s.dim() - v.dim() - 1), K)
         weighted = torch.addcmul(s, s, s, value=-1).mul_(dscores.unsqueeze(-1))
         dqueries = weighted.sum(-2).mul_(four_v)

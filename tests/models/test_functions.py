@@ -40,6 +40,17 @@ def test_additive_scores(
     close(additive_scores(q, k, v), (hidden * v[..., None, None, None, :]).sum(-1))
 
 
+def test_additive_scores_with_sequences_innermost() -> None:
+    """Narrow models of several runs have this layout, in which the plain operations are faster."""
+    q, k, v = random(3, 2, 4, 8), random(3, 2, 5, 8), random(3, 8)
+    inner = [x.transpose(1, -1).contiguous().transpose(1, -1) for x in (q, k)]
+    close(additive_scores(*inner, v), additive_scores(q, k, v))
+    large = torch.randn(3, 64, 20, 8)
+    assert functions.computes_scores(large, large)
+    large = large.transpose(1, -1).contiguous().transpose(1, -1)
+    assert not functions.computes_scores(large, large)
+
+
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("at_once", [10_000, 22])  # one chunk; chunks of 3 rows or of one row

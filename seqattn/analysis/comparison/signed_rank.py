@@ -39,9 +39,8 @@ MAX_STORED_DIFFERENCES = 2048
 MAX_SUMMAND = sys.float_info.max / 4
 """Differences up to this size have finite sums."""
 
-
 TIE_DIGITS = 9
-"""Number of digits, in units of the margin, to which distances from a bound of equality are equal."""
+"""Digits, in units of the margin, to which two distances from a bound of equality are equal."""
 
 
 @dataclass(frozen=True)
