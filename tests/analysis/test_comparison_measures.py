@@ -60,12 +60,25 @@ def test_equality_of_rates_keeps_its_ties() -> None:
     assert equality_p(differences, 0.2) == equality_p(10 * differences, 2)
 
 
+def test_equality_of_very_large_losses() -> None:
+    """In units of the margin, and multiplied for rounding, they exceed the largest number."""
+    differences = np.array([1.0, 0.1, 0.2, 0.05, 0.4])
+    for scale in (1e300, 1.7e308):
+        differences[0] = scale
+        assert equality_p(differences, 0.5) == 10 * 2.0**-5  # as with inf
+    assert equality_p(np.array([]), 0.5) == 1.0
+
+
 def test_runs_that_diverged_are_not_equal() -> None:
     lost = dict.fromkeys(range(6), math.inf)
     questions = Questions(margin=0.1, power=0.1)
     (found,) = paired_tests([{"a": lost, "b": lost}], questions=questions)
+    assert found.p_equal == 1.0
     assert not found.is_equal
     assert "These seeds do not tell how many seeds" in found.describe()
+    some = {**lost, 1: 0.5, 3: 0.25}
+    (found,) = paired_tests([{"a": some, "b": some}], questions=questions)
+    assert found.p_equal == 0.25  # of the two seeds in which not both diverged
 
 
 def test_equality_is_not_a_missing_difference() -> None:
