@@ -95,11 +95,11 @@ def equality_p(differences: Floats, margin: float) -> float:
             1.
         margin: the largest difference that does not matter, above 0.
     """
-    # In units of the margin and rounded, so that equal distances from a bound remain ties. A loss
-    # near the largest number overflows, and then counts as that of a diverged run.
-    with np.errstate(over="ignore"):
-        above = np.round(differences / margin + 1, TIE_DIGITS)
-        below = np.round(1 - differences / margin, TIE_DIGITS)
+    # In units of the margin and rounded, so that equal distances from a bound remain ties.
+    above = np.round(differences / margin + 1, TIE_DIGITS)
+    below = np.round(1 - differences / margin, TIE_DIGITS)
+    if not len(differences):
+        return 1.0
     return max(_one_sided_p(above[above != 0]), _one_sided_p(below[below != 0]))
 
 
