@@ -64,8 +64,12 @@ def test_runs_that_diverged_are_not_equal() -> None:
     lost = dict.fromkeys(range(6), math.inf)
     questions = Questions(margin=0.1, power=0.1)
     (found,) = paired_tests([{"a": lost, "b": lost}], questions=questions)
+    assert found.p_equal == 1.0
     assert not found.is_equal
     assert "These seeds do not tell how many seeds" in found.describe()
+    some = {**lost, 1: 0.5, 3: 0.25}
+    (found,) = paired_tests([{"a": some, "b": some}], questions=questions)
+    assert found.p_equal == 0.25  # of the two seeds in which not both diverged
 
 
 def test_equality_is_not_a_missing_difference() -> None:

@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 CONFIGS = sorted((ROOT / "configs/claims").glob("*.yaml"))
 PAGE = (ROOT / "docs/claims.md").read_text()
 SECTIONS = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
+FIGURES = r"<!-- figures: [\w-]+ -->((?:.|\n)*?)<!-- end of figures -->"
 PARTS = ("**Claim.**", "**Test.**", "**Verdict.**", "**Different from the papers.**")
 
 
@@ -45,3 +46,7 @@ def test_a_claim_has_a_config_a_section_and_figures(
     assert figures["commands"][0] == f"seqattn compare configs/{name}.yaml"
     assert f"claim-{slug}" in json.loads((ROOT / "docs/figures.json").read_text())
     assert f"images/claim-{slug}.png" in section
+    assert (ROOT / f"docs/images/claim-{slug}.png").is_file()
+    blocks = re.findall(FIGURES, section)
+    assert len(blocks) >= 2  # a table and its sentences
+    assert all(block.strip() for block in blocks)
