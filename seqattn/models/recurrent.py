@@ -199,7 +199,7 @@ class RecurrentModel(Seq2SeqModel):
         self.readout_width = 2 * H if reads_context else H
         self.output = target.output_layer(self.readout_width)
         self.skip = build_skip(config.skip, lengths, features, self.output)
-        self.shares_memory = self.attention is None or self.attention.location is None
+        self.shares_memory = self.attention is None or not self.attention.reads_past_weights
 
     def attention_shape(self) -> tuple[int, int]:
         return super().attention_shape() if self.attention is None else (1, self.attention.heads)

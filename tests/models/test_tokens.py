@@ -28,6 +28,7 @@ MODELS: dict[str, dict[str, Any]] = {
                                    "embedding": {"dim": E, "tied": True}},
     "location": {"hidden_dim": H, "attention": {"score": "dot", "location": {"window": 2,
                                                                              "kind": "local"}}},
+    "coverage": {"hidden_dim": H, "attention": {"score": "coverage"}},
     "no attention": {"hidden_dim": H, "attention": None},
     "fast weights": {"kind": "fast_weights", "hidden_dim": H},
     "transformer, tied": {"kind": "transformer", "model_dim": H, "heads": 2, "layers": 2,

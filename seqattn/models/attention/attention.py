@@ -113,15 +113,15 @@ class Attention(nn.Module):
         self.heads = score.heads
 
     @property
+    def reads_past_weights(self) -> bool:
+        """Whether the weights of a query depend on the weights of earlier queries."""
+        return self.location is not None or isinstance(self.score, CoverageScore)
+
+    @property
     def is_plain(self) -> bool:
         """Whether the weights are the softmax of the scores of a single head, and do not depend on
         past weights or on positions."""
-        return (
-            self.heads == 1
-            and self.location is None
-            and type(self.normalizer) is Softmax
-            and not isinstance(self.score, CoverageScore)
-        )
+        return self.heads == 1 and not self.reads_past_weights and type(self.normalizer) is Softmax
 
     def initial_weights(self, keep: Tensor | None, content: Tensor) -> Tensor | None:
         """Return the `prev_weights` of the first step, (..., N, [A,] S); None if the weights do not
