@@ -111,11 +111,8 @@ class Attention(nn.Module):
         self.location = location
         self.value = value
         self.heads = score.heads
-
-    @property
-    def reads_past_weights(self) -> bool:
-        """Whether the weights of a query depend on the weights of earlier queries."""
-        return self.location is not None or isinstance(self.score, CoverageScore)
+        # Whether the weights of a query depend on the weights of earlier queries.
+        self.reads_past_weights = location is not None or isinstance(score, CoverageScore)
 
     @property
     def is_plain(self) -> bool:
