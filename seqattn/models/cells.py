@@ -148,7 +148,10 @@ class Cell(nn.Module, ABC):
         if isinstance(inputs, SymbolInputs):
             numbers = inputs.numbers.squeeze(-1).mT
             if not uses_batch_innermost(self.weight_hh):
-                return table_rows(self.project(inputs.vectors), numbers).unbind(-3)
+                table = self.project(inputs.vectors)
+                if table.dim() == 3:  # the steps of many runs are too large to be kept at once
+                    return tuple(table_rows(table, step) for step in numbers.unbind(-2))
+                return table_rows(table, numbers).unbind(-3)
             inputs = table_rows(inputs.vectors, numbers.mT)
         *_, N, L, _ = inputs.shape
         if L == 1:

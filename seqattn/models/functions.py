@@ -20,7 +20,7 @@ from torch.autograd import Function
 
 # Measured thresholds. No threshold changes a result by more than rounding.
 MIN_HIDDEN_UNITS = 2**15  # smallest N * T * S * K for `additive_scores`
-UNITS_AT_ONCE = 2**19  # largest N * T * S * K of a chunk
+UNITS_AT_ONCE = 2**19  # largest N * T * S * K of a chunk of all runs
 MIN_LOGITS = 2**18  # smallest N * T * V for `cross_entropy_of_states`
 LOGITS_AT_ONCE = 2**22  # largest N * T * V of a chunk: fewer read the weight more often
 
@@ -68,40 +68,67 @@ def additive_scores(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         keys: the keys (..., N, S, K).
         v: the vector v, (..., K).
     """
-    units = keys[..., 0, :, :].numel() * queries.shape[-2]  # of one sequence of each run
-    at_once = max(1, UNITS_AT_ONCE // units)
-    chunks = zip(queries.split(at_once, -3), keys.split(at_once, -3), strict=True)
-    scores = [_AdditiveScores.apply(*chunk, v) for chunk in chunks]  # type: ignore[no-untyped-call]
-    return scores[0] if len(scores) == 1 else torch.cat(scores, dim=-3)
+    scores: Tensor = _AdditiveScores.apply(  # type: ignore[no-untyped-call]
+        *(x if x.dim() == 4 else x.unsqueeze(0) for x in (queries, keys)), v.view(-1, v.shape[-1])
+    )
+    return scores.view(*queries.shape[:-1], keys.shape[-2])
 
 
 class _AdditiveScores(Function):
-    """The hidden units of all pairs can be the largest tensor of a training step, so both passes
-    are made for chunks of sequences that fit into the cache."""
+    """The hidden units s of all pairs can be the largest tensor of a training step, so both passes
+    form them in chunks that fit into the cache. The backward pass forms them again, unless there is
+    one chunk only: fresh memory for all of them takes more time. In shapes, R is the number of
+    runs."""
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-        s = torch.add(queries.unsqueeze(-2), keys.unsqueeze(-3)).mul_(2).sigmoid_()
-        ctx.save_for_backward(s, v)
-        by_run = v.view(-1, v.shape[-1])
-        rows = s.reshape(len(by_run), -1, v.shape[-1])
-        # torch.bmm computes several narrow products slowly.
-        products = [torch.mv(*run) for run in zip(rows, 2 * by_run, strict=True)]
-        return torch.stack(products).sub_(by_run.sum(-1, keepdim=True)).view(s.shape[:-1])
+        (R, N, T, K), S = queries.shape, keys.shape[-2]
+        scores, parts = queries.new_empty(R, N, T, S), _chunks(R, N, T * S * K)
+        for runs, rows in parts:
+            s = _hidden_units(queries[runs, rows], keys[runs, rows])
+            # torch.bmm computes several narrow products slowly.
+            for run, units in zip(range(R)[runs], s.flatten(1, 3), strict=True):
+                torch.mv(units, 2 * v[run], out=scores[run, rows].view(-1))
+        ctx.save_for_backward(queries, keys, v, s if len(parts) == 1 else None)
+        return scores.sub_(v.sum(-1).view(R, 1, 1, 1))
 
     @staticmethod
     def backward(ctx: Any, dscores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         _check_single_derivative()
-        s, v = ctx.saved_tensors
-        R, K = v.numel() // v.shape[-1], v.shape[-1]
-        flat = dscores.reshape(R, 1, -1)
-        dv = 2 * (flat @ s.reshape(R, -1, K)) - flat.sum(-1, keepdim=True)
-        four_v = 4 * v.view(*v.shape[:-1], *[1] * (s.dim() - v.dim() - 1), K)
-        weighted = torch.addcmul(s, s, s, value=-1).mul_(dscores.unsqueeze(-1))
-        dqueries = weighted.sum(-2).mul_(four_v)
-        if weighted.shape[-3] > 1:
-            return dqueries, weighted.sum(-3).mul_(four_v), dv.view_as(v)
-        return dqueries, weighted.squeeze(-3).mul_(four_v), dv.view_as(v)
+        queries, keys, v, saved = ctx.saved_tensors
+        (R, N, T, K), S = queries.shape, keys.shape[-2]
+        dqueries, dkeys = torch.empty_like(queries), torch.empty_like(keys)
+        four_v = (4 * v).view(R, 1, 1, K)
+        dv = -dscores.reshape(R, -1).sum(-1, keepdim=True).repeat(1, K)
+        for runs, rows in _chunks(R, N, T * S * K):
+            given = dscores[runs, rows]
+            s = _hidden_units(queries[runs, rows], keys[runs, rows]) if saved is None else saved
+            products = given.flatten(1).unsqueeze(1) @ s.flatten(1, 3)
+            dv[runs].add_(products.squeeze(1), alpha=2)
+            weighted = torch.addcmul(s, s, s, value=-1, out=s if saved is None else None)
+            weighted.mul_(given.unsqueeze(-1))
+            for gradient, axis in ((dqueries, -2), (dkeys, -3)):
+                of_part = gradient[runs, rows]
+                if weighted.shape[axis] == 1:  # a sum over one element takes as long as a long sum
+                    torch.mul(weighted.squeeze(axis), four_v[runs], out=of_part)
+                else:
+                    torch.sum(weighted, axis, out=of_part).mul_(four_v[runs])
+        return dqueries, dkeys, dv
+
+
+def _chunks(R: int, N: int, units: int) -> list[tuple[slice, slice]]:
+    """Return the runs and the sequences of each chunk, for `units` hidden units of a sequence."""
+    runs, rows = max(1, UNITS_AT_ONCE // (N * units)), max(1, UNITS_AT_ONCE // units)
+    return [
+        (slice(run, run + runs), slice(row, min(row + rows, N)))
+        for run in range(0, R, runs)
+        for row in range(0, N, rows)
+    ]
+
+
+def _hidden_units(queries: Tensor, keys: Tensor) -> Tensor:
+    """Compute sigmoid(2 (q + k)), (..., T, S, K)."""
+    return torch.add(queries.unsqueeze(-2), keys.unsqueeze(-3)).mul_(2).sigmoid_()
 
 
 def cross_entropy_of_states(

@@ -29,7 +29,7 @@ def _same_numbers() -> None:
 
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("queries", [1, 4])
-@pytest.mark.parametrize("at_once", [10_000, 22])  # one chunk for all sequences, or for each
+@pytest.mark.parametrize("at_once", [10_000, 250, 22])  # a chunk of all, two runs, or a sequence
 def test_additive_scores(
     runs: tuple[int, ...], queries: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
