@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seqattn.cli.attributing import attribute_command
 from seqattn.cli.checkpoints import inspect, verify_resume_command
 from seqattn.cli.comparing import compare_command
 from seqattn.cli.completion import join_bash_words
@@ -82,6 +83,8 @@ _add("Understand a run", "plot-attention", plot_attention,
      "outputs/squares --examples 3 --output attention.pdf")  # fmt: skip
 _add("Understand a run", "explain", explain_command,
      "outputs/squares --example 3 --step 2 --figure step.png")  # fmt: skip
+_add("Understand a run", "attribute", attribute_command,
+     "outputs/squares --example 3 --figure parts.png")  # fmt: skip
 _add("Understand a run", "doctor", doctor, "outputs/squares")
 _add("Understand a run", "report", report_command, "outputs/squares")
 _add("Understand a run", "table", table_command,

@@ -46,19 +46,23 @@ class TextScale:
     Attributes:
         blocks: five characters for weights from 0 to `end`.
         end: the absolute weight of a full block.
-        signed: whether the weights are signed read strengths.
+        noun: what the numbers are.
+        corner: the heading of the names of the rows.
     """
 
     blocks: str
     end: float
-    signed: bool = False
+    noun: str = "weights"
+    corner: str = "weight of"
 
     @classmethod
     def of(cls, panels: Sequence[Panel], *, signed: bool) -> TextScale:
         """Return the common scale of panels: up to 1, or up to the largest weight if it is less
         than one half, or if the weights are signed."""
         largest = max(map(_largest_weight, panels)) or 1.0
-        return cls(_encodable_blocks(), largest if signed else scale_end(largest), signed)
+        if signed:
+            return cls(_encodable_blocks(), largest, "absolute read strengths")
+        return cls(_encodable_blocks(), scale_end(largest))
 
     def block(self, weight: float) -> str:
         return self.blocks[min(4, int(min(1.0, abs(weight) / self.end) * 4 + 0.5))]
@@ -66,10 +70,9 @@ class TextScale:
     @property
     def legend(self) -> str:
         levels = [f"{k / 4 * self.end:.2g}" for k in (1, 2, 3, 4)]
-        noun = "absolute read strengths" if self.signed else "weights"
-        largest = "" if self.end == 1 and not self.signed else ", the largest"
+        largest = "" if self.end == 1 and self.noun != "absolute read strengths" else ", the largest"
         return (
-            f"{self.blocks[1]} to {self.blocks[4]}: {noun} of about {', '.join(levels[:3])} and"
+            f"{self.blocks[1]} to {self.blocks[4]}: {self.noun} of about {', '.join(levels[:3])} and"
             f" {levels[3]}{largest}"
         )
 
@@ -140,6 +143,25 @@ def print_text_weights(
     _show_sentence(f"{scale.legend}; {way}")
 
 
+def print_shares(
+    shares: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str], corner: str
+) -> None:
+    """Print the heatmap of signed shares (T, S) of 1.
+
+    Args:
+        shares: the shares; NaN where there is none.
+        rows: the names of the T rows.
+        columns: the names of the S columns; empty to number them.
+        corner: the heading of the names of the rows.
+    """
+    panel = run_pictures.Panel(
+        shares, "", shares.shape[1], None, 0, 0, shown_symbols(rows),
+        shown_symbols(columns) if columns else None,
+    )  # fmt: skip
+    for line in _heatmap(panel, TextScale(_encodable_blocks(), 1.0, "shares", corner)):
+        show(line)
+
+
 def _show_sentence(text: str) -> None:
     """Print a text with line breaks between words."""
     show(textwrap.fill(text, _terminal_width(), break_on_hyphens=False, break_long_words=False))
@@ -171,7 +193,7 @@ def _heatmap(panel: Panel, scale: TextScale) -> Iterator[str]:
     width = _cell_width(S, available)
     shown = min(S, available // width)
     heads, notes = _column_names(panel, shown, width)
-    yield f"  {'weight of':<{margin}}{heads}".rstrip()
+    yield f"  {scale.corner:<{margin}}{heads}".rstrip()
     for name, row in zip(rows, panel.weights[:, :shown], strict=True):
         cells = "".join(_cell(float(weight), scale, width) for weight in row)
         yield f"  {name:<{margin}}{cells}".rstrip()
