@@ -130,17 +130,13 @@ class ScoreConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_monotonic(self) -> Self:
+    def _check_weighting(self) -> Self:
         if isinstance(self.location, Monotonic) and self.normalizer != "softmax":
             raise contradiction(
                 "normalizer",
-                f"is {name_of(self.normalizer)}, but location: monotonic computes the weights itself"
-                " from the scores. Choose normalizer: softmax, the default, or another location",
+                f"is {name_of(self.normalizer)}, but location: monotonic computes the weights from"
+                " the scores itself. Choose normalizer: softmax, the default, or another location",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_estimator(self) -> Self:
         if self.normalizer == "hard" and self.estimator is None:
             raise contradiction(
                 "normalizer", "is hard, which needs estimator: straight_through or reinforce"

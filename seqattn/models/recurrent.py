@@ -502,8 +502,8 @@ def _draw_noise(model: RecurrentModel, rng: RNG, source: Tensor, T: int) -> Nois
     numbers do not depend on teacher forcing."""
     *_, N, S, _ = source.shape
     u, attention, p = None, model.attention, model.dropout
-    if attention is not None and attention.is_stochastic:
-        A, numbers = attention.heads, attention.numbers_per_query(S)
+    if attention is not None and (numbers := attention.numbers_per_query(S)):
+        A = attention.heads
         u = rng.uniform("sampling", N, *(() if A == 1 else (A,)), T, numbers)
     if p == 0:
         return NO_NOISE if u is None else Noise(u)

@@ -51,8 +51,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "local": {"attention": {"score": "dot", "location": {"kind": "local", "window": 3}}},
     "shift": {"attention": {"location": {"kind": "location_shift", "shift_range": 5}}},
     "shift heads": {"attention": {"heads": 2, "location": {"kind": "location_shift"}}},
-    "monotonic": {"attention": {"location": {"kind": "monotonic", "offset": 0.0}}},
-    "monotonic heads": {"attention": {"heads": 2, "location": {"kind": "monotonic", "offset": 0.5}}},
+    "monotonic": {"attention": {"location": {"kind": "monotonic", "offset": 0.16}}},
+    "monotonic heads": {
+        "attention": {"heads": 2, "location": {"kind": "monotonic", "offset": 0.5}}
+    },
     "context input": {"context": "input", "cell": "lstm"},
     "input feeding": {"input_feeding": True, "layers": 2},
     "readout tanh": {"readout": "tanh", "attention": {"heads": 2}},

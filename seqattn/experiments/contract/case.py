@@ -235,7 +235,7 @@ class ContractCase:
         model = self.model
         if not isinstance(model, RecurrentModel) or model.attention is None:
             return False
-        return model.attention.is_stochastic
+        return model.attention.numbers_per_query(self.S) > 0
 
     def owns(self, parameter: str) -> bool:
         """Return whether a parameter of the model belongs to the mechanism."""

@@ -43,8 +43,8 @@ from seqattn.models.attention.scores import (
 __all__ = [
     "AdditiveScore", "Attention", "AttentionMemory", "AttentionOutput", "AttentionOverride",
     "CosineScore", "CoverageScore", "DotScore", "Entmax", "ForcedWeights", "GeneralScore",
-    "HardMonotonic", "LinearScore", "LocalWindow", "Location", "LocationShiftAddressing", "Normalizer", "Override",
-    "Reinforce", "ScaledDotScore", "Score", "Softmax", "Sparsemax", "StraightThrough",
-    "UniformScore", "WeightIntervention", "build_attention", "entmax", "softmax", "sparsemax",
-    "weighted_sum",
+    "HardMonotonic", "LinearScore", "LocalWindow", "Location", "LocationShiftAddressing",
+    "Normalizer", "Override", "Reinforce", "ScaledDotScore", "Score", "Softmax", "Sparsemax",
+    "StraightThrough", "UniformScore", "WeightIntervention", "build_attention", "entmax", "softmax",
+    "sparsemax", "weighted_sum",
 ]  # fmt: skip

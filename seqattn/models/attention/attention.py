@@ -114,14 +114,9 @@ class Attention(nn.Module):
         # Whether the weights of a query depend on the weights of earlier queries.
         self.reads_past_weights = location is not None or isinstance(score, CoverageScore)
 
-    @property
-    def is_stochastic(self) -> bool:
-        """Whether the weights depend on random numbers in training."""
-        return self.numbers_per_query(1) > 0
-
     def numbers_per_query(self, S: int) -> int:
         """Return how many random numbers each query and head needs in training, with S source
-        steps: one for a normalizer that samples a position, S for a stochastic location."""
+        steps: one for a normalizer that samples a position, S for a stochastic location, or 0."""
         if self.location is not None and self.location.is_stochastic:
             return S
         return int(self.normalizer.is_stochastic)

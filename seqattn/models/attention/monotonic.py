@@ -39,15 +39,14 @@ class HardMonotonic(Location, config=MonotonicConfig):
         alpha_ij = p_ij * sum over k <= j of alpha_(i-1)k * product over l = k..j-1 of (1 - p_il)
                                                                                      (9)
 
-    The product is exp(L_j - L_k), where L_j is the sum of log(1 - p_il) over l < j. The paper
-    divides by the product up to k instead, which it bounds away from 0. The weights take S^2
-    operations for each query, in training and without it.
+    The product is exp(L_j - L_k), where L_j is the sum of log(1 - p_il) over l < j. Cumulative
+    products (the paper's appendix C.1) take S instead of S^2 operations for each query, but divide
+    by products that can underflow.
 
-    In training, normal noise is added to e, so that p learns to be near 0 or 1. As in the paper, r
-    is learned, here for each head, and its initial value is negative, so that the first steps of
-    training do not stop at the beginning of the source; the paper chooses the value by the task.
-    The paper's score is an additive score with a normalized vector v; here it is the configured
-    score.
+    In training, normal noise is added to e, so that the network learns a p near 0 or 1. As in the
+    paper, r is learned, here for each head, and is negative at first, so that walks do not all stop
+    at the beginning of the source before the network has learned anything. The paper's score is an
+    additive score with a normalized vector v; here it is the configured score.
     """
 
     is_stochastic = True
@@ -123,4 +122,5 @@ def standard_normal(u: Tensor) -> Tensor:
     """Map numbers that are uniform over [0, 1] to numbers from the standard normal
     distribution."""
     eps = torch.finfo(u.dtype).eps
-    return torch.special.ndtri(u.clamp(eps, 1 - eps))
+    numbers: Tensor = torch.special.ndtri(u.clamp(eps, 1 - eps))
+    return numbers
