@@ -164,7 +164,7 @@ def collect_evidence(
         source_lengths=part.source_lengths,
         true_steps=None if weights is None else true_steps_of(part, *weights.shape[-2:]),
         padding_mass=_padding_mass(forecast.maps.get("cross"), part),
-        normalizer="" if weights is None else _normalizer_name(attention),
+        normalizer="" if weights is None else normalizer_name(attention),
         loss=scored.loss,
         loss_teacher_forced=scored.loss_teacher_forced,
         override_errors=_override_errors(trained, part) if weights is not None else {},
@@ -228,7 +228,7 @@ def measure_overrides(trained: LoadedModel, data: Splits) -> tuple[float, dict[s
     return error, _override_errors(trained, part), len(part)
 
 
-def _normalizer_name(attention: object) -> str:
+def normalizer_name(attention: object) -> str:
     """Return the name of what turns the scores of an attention section into weights."""
     location = getattr(attention, "location", None)
     if isinstance(location, Monotonic):
