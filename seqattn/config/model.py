@@ -52,8 +52,21 @@ class GaussianWindow(LocationConfig):
     weight 0. The standard deviation of the Gaussian is D / 2."""
 
 
+class Monotonic(LocationConfig):
+    """Hard monotonic attention, which reads one source step and never moves back (Raffel et al.
+    2017). It computes the weights from the scores without a normalizer."""
+
+    kind: Literal["monotonic"] = "monotonic"
+    """The kind of location-based addressing."""
+    offset: Annotated[float, Field(ge=-100, le=100)] = -1.0
+    """Initial value of the learned number that is added to each score. With a lower value, the
+    attention passes more source steps before it stops."""
+    noise: Annotated[float, Field(ge=0, le=100)] = 1.0
+    """Standard deviation of the normal noise that is added to each score in training."""
+
+
 LOCATION = Variants("kind", "location_shift", noun="location", base=LocationConfig)
-Location = Annotated[LocationShift | GaussianWindow, LOCATION]
+Location = Annotated[LocationShift | GaussianWindow | Monotonic, LOCATION]
 
 
 class NormalizerConfig(Section):
@@ -117,7 +130,13 @@ class ScoreConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_estimator(self) -> Self:
+    def _check_weighting(self) -> Self:
+        if isinstance(self.location, Monotonic) and self.normalizer != "softmax":
+            raise contradiction(
+                "normalizer",
+                f"is {name_of(self.normalizer)}, but location: monotonic computes the weights from"
+                " the scores itself. Choose normalizer: softmax, the default, or another location",
+            )
         if self.normalizer == "hard" and self.estimator is None:
             raise contradiction(
                 "normalizer", "is hard, which needs estimator: straight_through or reinforce"
@@ -149,6 +168,12 @@ class UniformAttention(ScoreConfig):
             raise contradiction(
                 "normalizer",
                 "is hard, but score: uniform gives all steps the same score. Choose another score",
+            )
+        if isinstance(self.location, Monotonic):
+            raise contradiction(
+                "location",
+                "is monotonic, but score: uniform gives all steps the same score. Choose another"
+                " score",
             )
         return self
 

@@ -17,6 +17,7 @@ from seqattn.config import (
     FastWeights,
     LocationShift,
     Model,
+    Monotonic,
     Recurrent,
     Transformer,
     plugins,
@@ -107,7 +108,8 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
     - A recurrent model stores 40 * H numbers per step, for each layer and direction. For each pair
       of a source step and a target step, a recurrent model also stores 6 numbers per head. Each
       head after the first adds 2 * H numbers per source step. An additive score adds 4 * K numbers
-      per pair, and location-based addressing adds at least 8 numbers per pair and head.
+      per pair, and location-based addressing adds at least 8 numbers per pair and head. Monotonic
+      attention adds 2 * S more, for the pairs of source steps.
     - At every step and in every iteration of the inner loop, a model with fast weights stores the
       past states or the matrix, whichever is smaller.
     - A Transformer stores the activations of every sublayer. If the run is trained alone, torch's
@@ -128,9 +130,12 @@ def activations_per_sequence(model: Model, S: int, T: int, *, alone: bool = True
                 if isinstance(attention, AdditiveAttention | CoverageAttention):
                     of_pair += 4 * (attention.key_dim or H)
                 if attention.location is not None:
-                    place = attention.location
-                    steps = place.shift_range if isinstance(place, LocationShift) else 0
-                    of_pair += attention.heads * (4 * steps + 8)
+                    place, of_place = attention.location, 8
+                    if isinstance(place, LocationShift):
+                        of_place += 4 * place.shift_range
+                    elif isinstance(place, Monotonic):
+                        of_place += 8 + 2 * S
+                    of_pair += attention.heads * of_place
             of_state = 40 * model.layers * (2 if model.bidirectional else 1)
             return (S + T) * of_state * H + T * S * of_pair + of_heads
         case FastWeights():

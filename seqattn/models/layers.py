@@ -215,6 +215,13 @@ class LearnedVector(nn.Module):
         value: Tensor = self.value
         return value if value.dim() == 1 else value.view(-1, *[1] * (x.dim() - 1))
 
+    def of_heads(self) -> Tensor:
+        """Return the elements of a vector with one element for each head, in a shape that
+        broadcasts to scores (..., N, [A,] T, S)."""
+        value: Tensor = self.value[..., None, None]  # ([R,] A, 1, 1)
+        has_runs_and_heads = value.dim() == 4 and value.shape[-3] > 1
+        return value.unsqueeze(1) if has_runs_and_heads else value
+
 
 class LayerNorm(nn.Module):
     """Layer normalization (Ba, Kiros and Hinton 2016, "Layer Normalization", eq. 4). Each row is

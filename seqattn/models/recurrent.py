@@ -81,9 +81,9 @@ class Noise(NamedTuple):
     """The random numbers of L decoder steps of a recurrent model.
 
     Attributes:
-        attention: numbers uniform over [0, 1], (..., N, [A,] L), from which hard attention samples
-            positions; None if the model samples no positions. Rounding to float32 can make a number
-            1.0. [A,] is an axis that exists only with several heads.
+        attention: numbers uniform over [0, 1] on which the attention weights depend in training,
+            (..., N, [A,] L, `Attention.numbers_per_query`); None if they depend on none. Rounding
+            to float32 can make a number 1.0. [A,] is an axis that exists only with several heads.
         layer_dropout: for each decoder layer except the first, the dropout factors of the layer's
             input, (..., N, L, H); empty for no dropout.
         readout_dropout: dropout factors of the readout's input, (..., N, L, width of this input);
@@ -99,7 +99,7 @@ class Noise(NamedTuple):
         if self is NO_NOISE:
             return self
         return Noise(
-            None if self.attention is None else self.attention[..., first:last],
+            None if self.attention is None else self.attention[..., first:last, :],
             tuple(factors[..., first:last, :] for factors in self.layer_dropout),
             None if self.readout_dropout is None else self.readout_dropout[..., first:last, :],
         )
@@ -264,7 +264,7 @@ class RecurrentModel(Seq2SeqModel):
         check_target(source, target, self.features, teacher_forcing)
         *lead, T, _ = target.shape
         start = self.encode(source, source_lengths, rng)
-        noise = NO_NOISE if rng is None else _draw_noise(self, rng, lead[-1], T)
+        noise = NO_NOISE if rng is None else _draw_noise(self, rng, source, T)
         plan = segments(teacher_forcing, T)
         forced = [t for first, last, _ in plan for t in range(first + 1, last)]
         modality, decoder = self.target_modality, self.decoder
@@ -497,13 +497,14 @@ def _pays_a_table(vectors: Tensor, layer: Cell | Bidirectional, steps: int) -> b
     return few and reads_symbols(layer) and not torch.compiler.is_compiling()
 
 
-def _draw_noise(model: RecurrentModel, rng: RNG, N: int, T: int) -> Noise:
-    """Draw all random numbers of T decoder steps at once, so that the numbers do not depend on
-    teacher forcing."""
+def _draw_noise(model: RecurrentModel, rng: RNG, source: Tensor, T: int) -> Noise:
+    """Draw all random numbers of T decoder steps for sources (..., N, S, F) at once, so that the
+    numbers do not depend on teacher forcing."""
+    *_, N, S, _ = source.shape
     u, attention, p = None, model.attention, model.dropout
-    if attention is not None and attention.normalizer.is_stochastic:
+    if attention is not None and (numbers := attention.numbers_per_query(S)):
         A = attention.heads
-        u = rng.uniform("sampling", *((N, T) if A == 1 else (N, A, T)))
+        u = rng.uniform("sampling", N, *(() if A == 1 else (A,)), T, numbers)
     if p == 0:
         return NO_NOISE if u is None else Noise(u)
     weight = model.output.weight

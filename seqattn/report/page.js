@@ -3304,6 +3304,31 @@
     const columns = { previous, gated, shifted, "shifted^gamma": powers, weight: powers.map((x) => x / total) };
     return record.addColumns("Weights", formula, columns, { own: step.weights, origin: (row, column) => origins[column](row) });
   }
+  function addMonotonic(step, scores) {
+    const { record } = step;
+    const r = printed(step.vector("attention.location.offset.value")[step.input.head]);
+    const previous = printedRow(step.previousWeights ?? scores.values.map((_, k) => k === 0 ? 1 : 0));
+    const stops = scores.values.map((score) => score + r > 0);
+    const p = scores.values.map((score) => sigmoid(score + r));
+    const from = (row) => {
+      if (!stops[row]) return [];
+      const first = stops.slice(0, row).lastIndexOf(true) + 1;
+      return Array.from({ length: row + 1 - first }, (_, k) => first + k);
+    };
+    const weight = scores.values.map((_, row) => from(row).reduce((sum, k) => sum + previous[k], 0));
+    const stage = record.next;
+    const at = (row, column) => ({ stage, row, column });
+    const origins = [
+      (row) => ({ expression: "the score of this point", cells: [scores.ref(row)] }),
+      () => ({ expression: "a learned number of this head", cells: [] }),
+      (row) => ({ expression: `1 / (1 + exp(\u2212(${formatCell(scores.values[row])} + ${factor(r)})))`, cells: [at(row, 0), at(row, 1)] }),
+      (row) => ({ expression: step.previousWeights ? "the weight of this point in the step before" : row === 0 ? "1: before the first step all weight is on the first point" : "0: before the first step all weight is on the first point", cells: [] }),
+      (row) => stops[row] ? { expression: sumText(from(row).map((k) => formatCell(previous[k]))), cells: [at(row, 2), ...from(row).map((k) => at(k, 3))] } : { expression: `0, since ${formatCell(p[row])} is not above 1/2`, cells: [at(row, 2)] }
+    ];
+    const formula = "p = 1 / (1 + exp(-(score + r))); each previous weight moves on to the first point with p > 1/2, starting at its own point";
+    const columns = { score: scores.values, r, p, previous, weight };
+    return record.addColumns("Weights", formula, columns, { own: step.weights, origin: (row, column) => origins[column](row) });
+  }
 
   // src/live/arithmetic/normalizers.ts
   var cell = (stage, row, column) => ({ stage, row, column });
@@ -3546,6 +3571,7 @@
     if (!normalize) return record.addColumns("Weights", `by ${normalizer}, which does not explain its arithmetic`, { weight: step.weights }, { isByModel: true });
     if (location2?.kind === "local") return addLocalWindow(step, normalize, scores, Number(location2.window));
     if (location2?.kind === "location_shift") return addLocationShift(step, normalize, scores);
+    if (location2?.kind === "monotonic") return addMonotonic(step, scores);
     return normalize(record, { name: "Weights", scores, inside: scores.values.map(() => true), own: step.weights });
   }
   function alphaOf(step, alpha) {
@@ -5682,8 +5708,10 @@
       const { scene } = this.explorer;
       return scene !== null && isForced2(scene, scene.state.step);
     }
+    /** What turns scores into weights. */
     get normalizer() {
-      return this.explorer.first.config.attention?.normalizer ?? "softmax";
+      const { location: location2, normalizer = "softmax" } = this.explorer.first.config.attention ?? {};
+      return location2?.kind === "monotonic" ? location2.kind : normalizer;
     }
     // --- marks -------------------------------------------------------------------------------------
     rowAt(event) {

@@ -398,7 +398,7 @@ class DataLoader:
         by_length: whether a batch has sequences of similar lengths, without their common padding;
             see `Training.batch_order`. The padding of a batch of several runs is that of the
             longest sequence of all runs, so runs with different data may draw other numbers for
-            dropout than they would alone.
+            dropout and attention than they would alone.
         of_tokens: whether `size` counts tokens, with padding. This needs `by_length`.
 
     Attributes:

@@ -51,6 +51,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "local": {"attention": {"score": "dot", "location": {"kind": "local", "window": 3}}},
     "shift": {"attention": {"location": {"kind": "location_shift", "shift_range": 5}}},
     "shift heads": {"attention": {"heads": 2, "location": {"kind": "location_shift"}}},
+    "monotonic": {"attention": {"location": {"kind": "monotonic", "offset": 0.16}}},
+    "monotonic heads": {
+        "attention": {"heads": 2, "location": {"kind": "monotonic", "offset": 0.5}}
+    },
     "context input": {"context": "input", "cell": "lstm"},
     "input feeding": {"input_feeding": True, "layers": 2},
     "readout tanh": {"readout": "tanh", "attention": {"heads": 2}},
@@ -156,8 +160,15 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
 
         # weights
         score = column(scores, "score")
-        contents = table["Content weights" if by_place else "Weights"]
-        if "tau" in contents["columns"]:
+        is_monotonic = name.startswith("monotonic")
+        contents = table["Content weights" if by_place and not is_monotonic else "Weights"]
+        if is_monotonic:
+            p, previous = column(contents, "p"), column(contents, "previous")
+            same(1 / (1 + np.exp(-(score + column(contents, "r")))), p)
+            later = np.flatnonzero((p > 0.5) & (np.arange(S) >= previous.argmax()))
+            assert previous.sum() == 1
+            same(np.arange(S) == later[0], column(contents, "weight"))
+        elif "tau" in contents["columns"]:
             tau = column(contents, "tau")
             less = column(contents, "alpha") - 1 if "alpha" in contents["columns"] else 1
             same(np.maximum(less * score - tau, 0) ** (1 / less), column(contents, "weight"))
@@ -178,7 +189,7 @@ def test_a_calculator_gives_what_is_printed(name: str, capsys: pytest.CaptureFix
             same(bell, column(table["Weights"], "window"))
             same(column(contents, "weight") * column(table["Weights"], "window"), weights)
             assert (column(contents, "weight")[np.abs(away) > 3] == 0).all()
-        elif by_place:
+        elif by_place and not is_monotonic:
             g, gamma, *s = rows(table["Gate, sharpness and shift"])[0]
             final = table["Weights"]
             gated = g * column(contents, "weight") + (1 - g) * column(final, "previous")

@@ -7,6 +7,9 @@ import pytest
 
 from seqattn.analysis import doctor
 from seqattn.analysis.doctor import CHECK_NAMES, Evidence, Finding
+from seqattn.analysis.doctor.collect import normalizer_name
+from seqattn.analysis.evaluation.texts import TextOutput
+from seqattn.config import AdditiveAttention, Monotonic
 from tests.analysis.test_doctor import KNOWN, N, S, T, at, found, healthy, one_hot, seen_with
 
 UNIFORM, STUCK, SHIFTED, SATURATED, DEAD, IDENTICAL = CHECK_NAMES[2:8]
@@ -55,6 +58,17 @@ def test_one_hot_rows_are_saturated_whatever_their_mass() -> None:
     assert one.number.endswith("above 0.999 (each row divided by its sum)")
     assert SATURATED not in found(partial(scaled(healthy(), 0.9, 0.3)))
     assert "divided" not in finding(SATURATED, seen_with(healthy())).number
+
+
+def test_monotonic_weights_are_sharp_by_design() -> None:
+    name = normalizer_name(AdditiveAttention(location=Monotonic()))
+    one = finding(SATURATED, partial(one_hot(np.arange(T)), normalizer=name))
+    assert (one.state, one.number) == ("unknown", "monotonic weights are sharp by design")
+
+
+def test_a_row_of_zeros_links_nothing() -> None:
+    weights = np.array([[0.0, 0.3], [0.0, 0.0], [0.2, 0.1]], np.float32)
+    assert TextOutput(1, "a b c", 0.0, ["x", "y"], ["a", "b", "c"], weights).pharaoh == "1-0 0-2"
 
 
 def test_weights_that_are_all_0_cannot_be_judged() -> None:

@@ -39,6 +39,8 @@ RUNS = {
     "additive-shift": [*NARROW, *LENGTH, "model.attention.score=additive",
                        "model.attention.location={kind: location_shift}",
                        "model.input_feeding=true"],
+    "general-monotonic": [*NARROW, *LENGTH, "model.attention.score=general",
+                          "model.attention.location={kind: monotonic, offset: 0}"],
     "cosine-local": [*NARROW, *LENGTH, "model.attention.score=cosine",
                      "model.attention.location={kind: local, window: 2}", "model.cell=lstm",
                      "model.context=input"],

@@ -57,7 +57,7 @@ def test_the_shipped_configs_are_all_here() -> None:
         "variable_length.yaml",
     }  # fmt: skip
     mechanisms = [path for path in CONFIGS if path.parent.name == "mechanisms"]
-    assert len(mechanisms) == 24
+    assert len(mechanisms) == 25
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)

@@ -80,6 +80,10 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     },
     "linear heads": {"hidden_dim": 22, "attention": {"score": "linear", "heads": 2}},
     "coverage heads": {"hidden_dim": 22, "attention": {"score": "coverage", "heads": 2}},
+    "monotonic heads": {
+        "hidden_dim": 22,
+        "attention": {"heads": 2, "location": {"kind": "monotonic", "offset": 0.0}},
+    },
     "as narrow as can be": {"hidden_dim": 1, "layers": 2, "attention": {"score": "general"}},
     "fast_weights": {"kind": "fast_weights"},
     "transformer": {

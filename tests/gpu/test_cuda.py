@@ -29,7 +29,7 @@ from tests.training_session import trained
 
 MECHANISMS = sorted(path.stem for path in (ROOT / "configs/mechanisms").glob("*.yaml"))
 TOLERANCE = 1e-4
-SAMPLED = {"deep", "hard_reinforce", "hard_straight_through"}
+SAMPLED = {"deep", "hard_reinforce", "hard_straight_through", "monotonic"}
 GRAPHS_OR_NOT = [True, False]
 
 VARIANTS: dict[str, list[str]] = {

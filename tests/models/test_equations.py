@@ -36,6 +36,10 @@ MORE = {
                 "model.attention.location={kind: location_shift, shift_range: 5}"],
     "shift in long sources": ["data.length=8", "model.attention.heads=2",
                               "model.attention.location={kind: location_shift}"],
+    "monotonic heads": ["model.attention={score: general, heads: 4,"
+                        " location: {kind: monotonic, offset: 0.5}}"],
+    "monotonic input": ["model.attention.location={kind: monotonic, offset: 0.1}",
+                        "model.context=input"],
     "cosine heads": ["model.attention={score: cosine, heads: 4, location: {kind: local}}"],
     "linear heads": ["model.attention={score: linear, heads: 2}"],
     "coverage heads": ["model.attention={score: coverage, heads: 2}"],
@@ -157,6 +161,13 @@ def attend(p: Weights, config: dict[str, Any], h: Array, states: Array, past: li
         distance = positions - centre
         w = normalize(p, config, np.where(np.abs(distance) > D, -np.inf, e))
         w = w * np.exp(-2 * distance**2 / D**2)
+    elif location["kind"] == "monotonic":
+        w = np.zeros((A, L))
+        for a, row in enumerate(past[-1] if past else np.tile(positions == 0, (A, 1))):
+            stops = e[a] + p[f"{name}.offset.value"][a] > 0
+            after = np.flatnonzero(stops & (positions >= row.argmax()))
+            if row.any() and after.size:
+                w[a, after[0]] = 1
     else:
         n = location["shift_range"]
         numbers = linear(p, f"{name}.control", h).reshape(A, n + 2)

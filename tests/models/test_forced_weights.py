@@ -34,6 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "local": {"attention": {"score": "dot", "location": {"kind": "local", "window": 3}}},
     "shift": {"attention": {"location": {"kind": "location_shift", "shift_range": 5}}},
     "shift heads": {"attention": {"heads": 2, "location": {"kind": "location_shift"}}},
+    "monotonic": {"attention": {"location": {"kind": "monotonic", "offset": 0.0}}},
     "context input": {"context": "input", "cell": "lstm"},
     "context input heads": {"context": "input", "attention": {"heads": 2}},
     "input feeding": {"input_feeding": True, "layers": 2},

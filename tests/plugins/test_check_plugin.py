@@ -63,8 +63,9 @@ def test_correct_plugins_of_the_other_kinds_pass(kind: str, write: Callable[...,
 
 
 @pytest.mark.parametrize(
-    ("part", "name"), [("cell", "lstm"), ("location", "location_shift"), ("normalizer", "hard"),
-                       ("normalizer", "entmax"), ("model", "fast_weights"), ("model", "transformer")],
+    ("part", "name"), [("cell", "lstm"), ("location", "location_shift"),
+                       ("location", "monotonic"), ("normalizer", "hard"), ("normalizer", "entmax"),
+                       ("model", "fast_weights"), ("model", "transformer")],
 )  # fmt: skip
 def test_our_own_mechanisms_pass(part: str, name: str, without_export: None) -> None:
     more = {

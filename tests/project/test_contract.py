@@ -52,6 +52,7 @@ MIXED_CONTEXTS: list[dict[str, Any]] = [
 ]  # fmt: skip
 LOCATIONS: list[dict[str, Any] | None] = [
     None, {"kind": "location_shift", "shift_range": 3}, {"kind": "local", "window": 2},
+    {"kind": "monotonic", "offset": 0.0},
 ]  # fmt: skip
 CELLS = ("gru", "lstm", "rnn")
 
@@ -95,7 +96,7 @@ def mixtures() -> list[dict[str, Any]]:
         } | context  # fmt: skip
         if allowed(config):
             every.append(config)
-    assert len(every) == 160 * 4 * 24
+    assert len(every) == 172 * 4 * 24
     if os.environ.get("CONTRACT") == "all":
         return every
     return random.Random(0).sample(every, 60)
@@ -136,6 +137,8 @@ def allowed(config: dict[str, Any]) -> bool:
         return config["context"] == "output" and not (config.get("input_feeding") or tanh)
     if attention["score"] == "coverage" and attention.get("location") is not None:
         return False
+    if (attention.get("location") or {}).get("kind") == "monotonic":
+        return attention["normalizer"] == "softmax" and attention["score"] != "uniform"
     hard = attention.get("normalizer") == "hard"
     return not (hard and (attention["score"] == "uniform" or attention["location"] is not None))
 
@@ -202,12 +205,12 @@ def test_every_other_combination_is_refused_with_a_reason(
         for error in caught.value.errors():
             assert error["type"] == "contradiction", error
             reasons[error["msg"]] = reasons.get(error["msg"], 0) + 1
-    assert len(reasons) == 10, reasons
-    assert len(EVERY) == 8 * 5 * 4 * 3 * 2 + 3 * 2 * 2 * 2 * 4 * 2 + 8 * 4 * 2
-    # 6 scores x (3 soft x 3 places + 2 hard) + uniform x 3 soft x 3 places + coverage x 5,
-    # 3 contexts, 2 heads;
+    assert len(reasons) == 15, reasons
+    assert len(EVERY) == 8 * 5 * 4 * 4 * 2 + 3 * 2 * 2 * 2 * 4 * 2 + 8 * 4 * 2
+    # 6 scores x (3 soft x 3 places + 2 hard + softmax in the monotonic place) + uniform x 3 soft
+    # x 3 places + coverage x 5, 3 contexts, 2 heads;
     # a readout of tanh with each score, with input_feeding and without
-    assert len(ALLOWED) == (6 * 11 + 9 + 5) * 3 * 2 + 24 * (3 + 1) + 8 * 2
+    assert len(ALLOWED) == (6 * 12 + 9 + 5) * 3 * 2 + 24 * (3 + 1) + 8 * 2
     with capsys.disabled():
         every = ALLOWED + MIXED + OTHERS + WITH_SKIP
         print(f" [{len(every)} combinations held to the contract,"
@@ -247,7 +250,9 @@ def test_padding_changes_nothing_and_weights_are_what_they_say(config: dict[str,
         if shown.meaning == "strength":
             assert config["kind"] == "fast_weights"
             assert (shown.weights < 0).any()
-    if (config.get("attention") or {}).get("normalizer") == "hard":
+    attention = config.get("attention") or {}
+    place = (attention.get("location") or {}).get("kind")
+    if attention.get("normalizer") == "hard" or place == "monotonic":
         weights = free.attention[0].weights
         assert ((weights == 0) | (weights == 1)).all()
 
@@ -285,7 +290,9 @@ def test_gradients_are_those_of_central_differences(config: dict[str, Any]) -> N
     try:
         check_gradients(case_of(config))
     except NotApplicableError:
-        assert config["attention"]["normalizer"] == "hard"
+        attention = config["attention"]
+        is_monotonic = (attention["location"] or {}).get("kind") == "monotonic"
+        assert is_monotonic or attention["normalizer"] == "hard"
     except CheckWarningError as warning:  # without attention, nothing reads the encoder's states
         assert "encoder" in str(warning)
         assert config["attention"] is None

@@ -224,6 +224,7 @@ NARROW_ONES: dict[str, dict[str, Any]] = {
     "sparsemax, location_shift": {
         "attention": {"normalizer": "sparsemax", "location": {"kind": "location_shift"}}
     },
+    "monotonic": {"attention": {"location": {"kind": "monotonic", "offset": 0.5}}},
 }
 
 

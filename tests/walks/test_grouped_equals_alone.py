@@ -133,6 +133,11 @@ def bases() -> dict[str, Config]:
             "model": {"attention": {"score": "scaled_dot", "normalizer": "hard",
                                     "estimator": "reinforce", "key_dim": 4}},
         },
+        "sort": {
+            "data": {**paths, "kind": "sort", "length": 4, "min_length": 2},
+            "model": {"input_feeding": True,
+                      "attention": {"heads": 2, "location": {"kind": "monotonic", "offset": 0.5}}},
+        },
         "lag": {
             "data": {**paths, "kind": "lag", "length": 4, "lag": 3, "steps": 2},
             "model": {"attention": {"score": "general",

@@ -18,7 +18,7 @@ from seqattn.analysis.evaluation import (
     free_running_error,
 )
 from seqattn.analysis.evaluation.forecasts import teacher_forced_chunks
-from seqattn.config import name_of
+from seqattn.config import Monotonic, name_of
 from seqattn.data import Sequences, Splits
 from seqattn.data.file_dataset import check_observed
 from seqattn.errors import UsageError
@@ -42,8 +42,8 @@ class Evidence:
         true_steps: (N, T, S), True at the true source steps of each target step, which are the
             linked ones of symbols; None if they are unknown.
         padding_mass: the largest total weight that a head puts on padding at one target step.
-        normalizer: the name of the normalizer, or "softmax" if the config names none; "" if the
-            model has no attention.
+        normalizer: the name of the normalizer, or of the location if this computes the weights
+            itself; "softmax" if the config names none, and "" if the model has no attention.
         loss: the free-running mean squared error, or the cross-entropy of symbols.
         loss_teacher_forced: the teacher-forced mean squared error, or the cross-entropy of symbols.
         override_errors: the free-running errors with replaced attention weights, by override mode
@@ -164,9 +164,7 @@ def collect_evidence(
         source_lengths=part.source_lengths,
         true_steps=None if weights is None else true_steps_of(part, *weights.shape[-2:]),
         padding_mass=_padding_mass(forecast.maps.get("cross"), part),
-        normalizer=name_of(getattr(attention, "normalizer", "softmax"))
-        if weights is not None
-        else "",
+        normalizer="" if weights is None else normalizer_name(attention),
         loss=scored.loss,
         loss_teacher_forced=scored.loss_teacher_forced,
         override_errors=_override_errors(trained, part) if weights is not None else {},
@@ -228,6 +226,14 @@ def measure_overrides(trained: LoadedModel, data: Splits) -> tuple[float, dict[s
     error = free_running_error(forecast, part)
     assert error is not None
     return error, _override_errors(trained, part), len(part)
+
+
+def normalizer_name(attention: object) -> str:
+    """Return the name of what turns the scores of an attention section into weights."""
+    location = getattr(attention, "location", None)
+    if isinstance(location, Monotonic):
+        return location.kind
+    return name_of(getattr(attention, "normalizer", "softmax"))
 
 
 def _padding_mass(weights: NDArray[np.float32] | None, part: Sequences) -> float:

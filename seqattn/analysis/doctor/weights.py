@@ -143,7 +143,7 @@ def alignment_off_by_one(evidence: Evidence) -> Verdict:
 def saturated_softmax(evidence: Evidence) -> Verdict:
     _require_unsigned(evidence)
     if evidence.normalizer != "softmax":
-        sharp = evidence.normalizer in ("sparsemax", "entmax", "hard")
+        sharp = evidence.normalizer in ("sparsemax", "entmax", "hard", "monotonic")
         reason = "weights are sharp by design" if sharp else "is not softmax"
         return "unknown", f"{evidence.normalizer} {reason}"
     heads = [_distributions(rows).max(axis=1) for rows in _rows_of_heads(evidence).values()]

@@ -55,12 +55,13 @@ class TextOutput:
     @property
     def pharaoh(self) -> str:
         """The source symbol with the largest weight for each target symbol but the end, as pairs
-        `source-target` from 0."""
+        `source-target` from 0. A target symbol whose weights are all 0 has no pair."""
         if self.weights is None:
             return ""
         symbols = len(self.target) - (self.target[-1:] == [SPECIAL[END]])
-        largest = self.weights[:symbols].argmax(axis=-1).tolist()
-        return " ".join(f"{s}-{t}" for t, s in enumerate(largest))
+        rows = self.weights[:symbols]
+        pairs = enumerate(rows.argmax(axis=-1).tolist())
+        return " ".join(f"{s}-{t}" for t, s in pairs if rows[t].any())
 
 
 def translate(

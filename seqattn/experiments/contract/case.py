@@ -231,11 +231,11 @@ class ContractCase:
 
     @cached_property
     def is_stochastic(self) -> bool:
-        """Whether the normalizer samples positions during training."""
+        """Whether the weights depend on random numbers during training."""
         model = self.model
         if not isinstance(model, RecurrentModel) or model.attention is None:
             return False
-        return model.attention.normalizer.is_stochastic
+        return model.attention.numbers_per_query(self.S) > 0
 
     def owns(self, parameter: str) -> bool:
         """Return whether a parameter of the model belongs to the mechanism."""

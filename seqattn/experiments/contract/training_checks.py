@@ -148,7 +148,7 @@ def check_gradients(case: ContractCase) -> str:
     if case.is_stochastic:
         _check_that_samples_have_gradients(case)
         raise NotApplicableError(
-            "the normalizer samples positions, so the gradient is an estimate and has no finite"
+            "the weights depend on random numbers in training, so a training step has no finite"
             " differences."
         )
     worst = 0.0

@@ -16,6 +16,7 @@ from seqattn.models.attention.intervention import (
     WeightIntervention,
 )
 from seqattn.models.attention.location_based import LocalWindow, Location, LocationShiftAddressing
+from seqattn.models.attention.monotonic import HardMonotonic
 from seqattn.models.attention.normalizers import (
     Entmax,
     Normalizer,
@@ -42,8 +43,8 @@ from seqattn.models.attention.scores import (
 __all__ = [
     "AdditiveScore", "Attention", "AttentionMemory", "AttentionOutput", "AttentionOverride",
     "CosineScore", "CoverageScore", "DotScore", "Entmax", "ForcedWeights", "GeneralScore",
-    "LinearScore", "LocalWindow", "Location", "LocationShiftAddressing", "Normalizer", "Override",
-    "Reinforce", "ScaledDotScore", "Score", "Softmax", "Sparsemax", "StraightThrough",
-    "UniformScore", "WeightIntervention", "build_attention", "entmax", "softmax", "sparsemax",
-    "weighted_sum",
+    "HardMonotonic", "LinearScore", "LocalWindow", "Location", "LocationShiftAddressing",
+    "Normalizer", "Override", "Reinforce", "ScaledDotScore", "Score", "Softmax", "Sparsemax",
+    "StraightThrough", "UniformScore", "WeightIntervention", "build_attention", "entmax", "softmax",
+    "sparsemax", "weighted_sum",
 ]  # fmt: skip

@@ -114,6 +114,13 @@ class Attention(nn.Module):
         # Whether the weights of a query depend on the weights of earlier queries.
         self.reads_past_weights = location is not None or isinstance(score, CoverageScore)
 
+    def numbers_per_query(self, S: int) -> int:
+        """Return how many random numbers each query and head needs in training, with S source
+        steps: one for a normalizer that samples a position, S for a stochastic location, or 0."""
+        if self.location is not None and self.location.is_stochastic:
+            return S
+        return int(self.normalizer.is_stochastic)
+
     @property
     def is_plain(self) -> bool:
         """Whether the weights are the softmax of the scores of a single head, and do not depend on
@@ -154,8 +161,9 @@ class Attention(nn.Module):
             memory: the memory that `precompute_memory` returned.
             prev_weights: the `prev_weights` that the previous call returned; None at the first
                 call.
-            u: numbers uniform over [0, 1], in the shape of the weights without the axis S, from
-                which hard attention samples positions; None to select the most probable positions.
+            u: numbers uniform over [0, 1] on which the weights depend in training, in the shape of
+                the weights, but with `numbers_per_query` as the last axis; None for weights that
+                depend on no random numbers.
 
         Returns:
             a `NormalizerOutput` with the weights (..., N, T, S), or (..., N, A, T, S) with several
@@ -165,15 +173,15 @@ class Attention(nn.Module):
         if isinstance(self.score, CoverageScore) and queries.shape[-2] > 1:
             return self._weights_step_by_step(queries, memory, prev_weights, u)
         scores = self.scores(queries, memory.keys, prev_weights)
+        if self.location is not None:
+            weights, prev_weights = self.location(
+                self.normalizer, queries, scores, memory.keep, prev_weights, u
+            )
+            return NormalizerOutput(weights), prev_weights
+        found = self.normalizer(scores, memory.keep, None if u is None else u.squeeze(-1))
         if isinstance(self.score, CoverageScore):
-            found = self.normalizer(scores, memory.keep, u)
             return found, _covered(prev_weights, found.weights)
-        if self.location is None:
-            return self.normalizer(scores, memory.keep, u), None
-        weights, prev_weights = self.location(
-            self.normalizer, queries, scores, memory.keep, prev_weights
-        )
-        return NormalizerOutput(weights), prev_weights
+        return found, None
 
     def _weights_step_by_step(
         self,
@@ -185,7 +193,7 @@ class Attention(nn.Module):
         """Compute the weights of one query after another; see `attention_weights`."""
         outputs = list[NormalizerOutput]()
         for t in range(queries.shape[-2]):
-            u_t = None if u is None else u[..., t : t + 1]
+            u_t = None if u is None else u[..., t : t + 1, :]
             query = queries[..., t : t + 1, :]
             found, coverage = self.attention_weights(query, memory, coverage, u_t)
             outputs.append(found)

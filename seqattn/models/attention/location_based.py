@@ -36,9 +36,13 @@ class Location(nn.Module, ABC):
     but not `explain`, the explanation contains the weights without their arithmetic.
 
     Attributes:
+        is_stochastic: whether the weights depend on random numbers in training. The method
+            `attention_weights` of such a location has the additional keyword argument `u`: numbers
+            uniform over [0, 1], (..., N, [A,] T, S), in training; otherwise None.
         meaning: the meaning of the weights, which `seqattn.models.base.AttentionMap` describes.
     """
 
+    is_stochastic: ClassVar[bool] = False
     meaning: ClassVar[WeightSemantics] = "distribution"
 
     def __init_subclass__(cls, *, config: type[Section] | None = None) -> None:
@@ -55,14 +59,16 @@ class Location(nn.Module, ABC):
 
     def __call__(
         self, normalizer: Normalizer, queries: Tensor, scores: Tensor, keep: Tensor | None,
-        previous: Tensor | None,
+        previous: Tensor | None, u: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Call `attention_weights`, and check the type of the result.
+        """Call `attention_weights`, and check the type of the result. Only a stochastic location
+        gets the argument `u`.
 
         Raises:
             PluginError: if `attention_weights` does not return a tuple of length 2.
         """
-        found = self.attention_weights(normalizer, queries, scores, keep, previous)
+        random: dict[str, Any] = {"u": u} if self.is_stochastic else {}
+        found = self.attention_weights(normalizer, queries, scores, keep, previous, **random)
         if not (isinstance(found, tuple) and len(found) == 2):
             raise PluginError(
                 f"{type(self).__name__}.attention_weights: must return (weights, previous), where"
@@ -85,6 +91,8 @@ class Location(nn.Module, ABC):
             keep: mask (..., N, [1,] S), True at valid source steps; None if all steps are valid.
             previous: the weights that the previous call returned as its second result; None at the
                 first call, or if the location returns no such weights.
+
+        A stochastic location also gets `u`; see `is_stochastic`.
 
         Returns:
             the weights (..., N, [A,] T, S), and the weights of the last query (..., N, [A,] S) if

@@ -169,7 +169,7 @@ class Entmax(Normalizer, name="entmax"):
 
     def __init__(self, alpha: float | None, heads: int) -> None:
         super().__init__()
-        self.fixed_alpha, self.heads = alpha, heads
+        self.fixed_alpha = alpha
         self.theta = LearnedVector(0.0, heads) if alpha is None else None
 
     @classmethod
@@ -182,10 +182,7 @@ class Entmax(Normalizer, name="entmax"):
         if self.theta is None:
             assert self.fixed_alpha is not None
             return self.fixed_alpha
-        theta: Tensor = self.theta.value[..., None, None]  # ([R,] A, 1, 1)
-        if theta.dim() == 4 and self.heads > 1:
-            theta = theta.unsqueeze(1)
-        return MIN_ALPHA + (2 - MIN_ALPHA) * theta.sigmoid()
+        return MIN_ALPHA + (2 - MIN_ALPHA) * self.theta.of_heads().sigmoid()
 
     def normalize(self, scores: Tensor, keep: Tensor | None, u: Tensor | None) -> NormalizerOutput:
         return NormalizerOutput(entmax(scores, keep, self.alpha()))

@@ -206,6 +206,18 @@ describe("normalizers and locations", () => {
     checkOrigins(stages);
   });
 
+  it("weights that move on to the first point with p > 1/2", () => {
+    const parts = (offset: number): Parts => ({ attention: { score: "dot", location: { kind: "monotonic" } }, parameters: { "attention.location.offset.value": [offset] } });
+    const first = stagesOf(parts(-1)); // the scores are 0.5, 2 and 0.5
+    expect(find(first, "Weights").columns).toEqual(["score", "r", "p", "previous", "weight"]);
+    expect(find(first, "Weights").numbers).toEqual([[0.5, -1, 0.3775, 1, 0], [2, -1, 0.7311, 0, 1], [0.5, -1, 0.3775, 0, 0]]);
+    checkOrigins(first);
+    const second = stagesOf({ ...parts(-1), step: 1 }); // from soft weights, as if they were forced
+    expect(find(second, "Weights").numbers.map((row) => row.slice(3))).toEqual([[0.1543, 0], [0.6914, 0.8457], [0.1543, 0]]);
+    checkOrigins(second);
+    expect(lastColumn(find(stagesOf(parts(-3)), "Weights"))).toEqual([0, 0, 0]);
+  });
+
   it("a shift of the weights before", () => {
     const parts: Parts = {
       attention: { score: "dot", location: { kind: "location_shift" } },

@@ -277,8 +277,10 @@ export class Mechanism {
     return scene !== null && isForced(scene, scene.state.step);
   }
 
+  /** What turns scores into weights. */
   private get normalizer(): string {
-    return this.explorer.first.config.attention?.normalizer ?? "softmax";
+    const { location, normalizer = "softmax" } = this.explorer.first.config.attention ?? {};
+    return location?.kind === "monotonic" ? location.kind : normalizer;
   }
 
   // --- marks -------------------------------------------------------------------------------------

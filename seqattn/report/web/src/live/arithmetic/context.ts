@@ -1,5 +1,5 @@
 // Weights, context and output layer, which several kinds of models share.
-import { addLocalWindow, addLocationShift } from "./locations";
+import { addLocalWindow, addLocationShift, addMonotonic } from "./locations";
 import { normalizerOf } from "./normalizers";
 import type { Matrix, Vector } from "./record";
 import { affine, columnNumbers, columnOf, factor, printed, printedRow, printedRows, refs, sumText } from "./record";
@@ -18,6 +18,7 @@ export function addWeightStages(step: AttentionStep, scores: Vector): Vector {
   if (!normalize) return record.addColumns("Weights", `by ${normalizer}, which does not explain its arithmetic`, { weight: step.weights }, { isByModel: true });
   if (location?.kind === "local") return addLocalWindow(step, normalize, scores, Number(location.window));
   if (location?.kind === "location_shift") return addLocationShift(step, normalize, scores);
+  if (location?.kind === "monotonic") return addMonotonic(step, scores);
   return normalize(record, { name: "Weights", scores, inside: scores.values.map(() => true), own: step.weights });
 }
 

@@ -1,4 +1,4 @@
-// Location-based addressing, as the methods `explain` of seqattn/models/attention/location_based.py.
+// Location-based addressing, as the methods `explain` of seqattn/models/attention/location_based.py and monotonic.py.
 import type { NormalizerInput } from "./normalizers";
 import type { Origin, StageRecord, Ref, Vector } from "./record";
 import { affine, dot, factor, formatCell, printed, printedRow, sumText } from "./record";
@@ -73,5 +73,35 @@ export function addLocationShift(step: AttentionStep, normalize: Normalize, scor
   ];
   const formula = "gated = g content + (1 - g) previous; shifted(i) = sum of gated(i - j) s(j), circular; weight = shifted^gamma / sum of these";
   const columns = { previous, gated, shifted, "shifted^gamma": powers, weight: powers.map((x) => x / total) };
+  return record.addColumns("Weights", formula, columns, { own: step.weights, origin: (row, column) => origins[column](row) });
+}
+
+/** Add the previous weights, each moved on to the first point whose probability exceeds 1/2; returns the weights (S,). */
+export function addMonotonic(step: AttentionStep, scores: Vector): Vector {
+  const { record } = step;
+  const r = printed(step.vector("attention.location.offset.value")[step.input.head]);
+  const previous = printedRow(step.previousWeights ?? scores.values.map((_, k) => (k === 0 ? 1 : 0)));
+  const stops = scores.values.map((score) => score + r > 0);
+  const p = scores.values.map((score) => sigmoid(score + r));
+  /** The points whose previous weight moves on to a point. */
+  const from = (row: number): number[] => {
+    if (!stops[row]) return [];
+    const first = stops.slice(0, row).lastIndexOf(true) + 1;
+    return Array.from({ length: row + 1 - first }, (_, k) => first + k);
+  };
+  const weight = scores.values.map((_, row) => from(row).reduce((sum, k) => sum + previous[k], 0));
+  const stage = record.next;
+  const at = (row: number, column: number): Ref => ({ stage, row, column });
+  const origins: ((row: number) => Origin)[] = [
+    (row) => ({ expression: "the score of this point", cells: [scores.ref(row)] }),
+    () => ({ expression: "a learned number of this head", cells: [] }),
+    (row) => ({ expression: `1 / (1 + exp(\u2212(${formatCell(scores.values[row])} + ${factor(r)})))`, cells: [at(row, 0), at(row, 1)] }),
+    (row) => ({ expression: step.previousWeights ? "the weight of this point in the step before" : row === 0 ? "1: before the first step all weight is on the first point" : "0: before the first step all weight is on the first point", cells: [] }),
+    (row) => (stops[row]
+      ? { expression: sumText(from(row).map((k) => formatCell(previous[k]))), cells: [at(row, 2), ...from(row).map((k) => at(k, 3))] }
+      : { expression: `0, since ${formatCell(p[row])} is not above 1/2`, cells: [at(row, 2)] }),
+  ];
+  const formula = "p = 1 / (1 + exp(-(score + r))); each previous weight moves on to the first point with p > 1/2, starting at its own point";
+  const columns = { score: scores.values, r, p, previous, weight };
   return record.addColumns("Weights", formula, columns, { own: step.weights, origin: (row, column) => origins[column](row) });
 }
