@@ -1,14 +1,15 @@
-"""Attribution for the test sequences of a run: one sequence in detail, and the means over several."""
+"""What the outputs of a run depend on: one test sequence in detail, and means over several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from seqattn.analysis.attribution import (
+    FEW_NODES,
     FRACTIONS,
     RANDOM,
     WEIGHTS,
@@ -113,23 +114,21 @@ def attribute_sequence(trained: LoadedModel, part: Sequences, k: int) -> Attribu
                 trace, found = trace_states(embedded, wrong), other
                 break
     symbols = trained.spec.source.symbols, trained.spec.target.symbols
-    steps = own, embedded.target
     names = [
         [alphabet[number] for number in numbers[:, 0].tolist()] if alphabet else []
-        for alphabet, numbers in zip(symbols, steps, strict=True)
+        for alphabet, numbers in zip(symbols, (own, embedded.target), strict=True)
     ]
-    return AttributedSequence(*names, attribute(embedded), trace, found)
+    return AttributedSequence(names[0], names[1], attribute(embedded), trace, found)
 
 
 def measure_faithfulness(
-    trained: LoadedModel, part: Sequences, count: int, on_done: Callable[[], None] = lambda: None
+    trained: LoadedModel, part: Sequences, indices: Iterable[int]
 ) -> Faithfulness:
-    """Measure the removal curves and the agreement for the first `count` sequences. `on_done` is
-    called after each sequence."""
+    """Measure the removal curves and the agreement for the sequences with the given indices."""
     curves, agreement = dict[str, list[Floats]](), dict[str, list[float]]()
-    for k in range(count):
+    for k in indices:
         embedded = embed_sequence(trained, part, k)
-        importance = attribute(embedded).importance()
+        importance = attribute(embedded, FEW_NODES).importance()
         for name, curve in removal_curves(embedded, importance, seed=k).items():
             curves.setdefault(name, []).append(curve)
         for name, values in importance.items():
@@ -137,7 +136,6 @@ def measure_faithfulness(
                 tau = rank_correlation(importance[WEIGHTS], values)
                 known = tau[~np.isnan(tau)]
                 agreement.setdefault(name, []).append(known.mean() if len(known) else np.nan)
-        on_done()
     return Faithfulness(
         {name: np.stack(each) for name, each in curves.items()},
         {name: np.array(each) for name, each in agreement.items()},

@@ -34,8 +34,14 @@ WEIGHTS, GRADIENT, INTEGRATED, RANDOM = (
     "attention weights", "gradient x input", "integrated gradients", "random order",
 )  # fmt: skip
 ROWS_AT_ONCE = 512
-FIRST_NODES, MAX_NODES = 32, 1024
+NODES = 8
+MAX_NODES, FEW_NODES = 1024, 256
+"""The largest number of sources at which the integral of one sequence is evaluated, and the number
+for means over many sequences. A network with relu has a derivative with jumps, for which the error
+falls slowly."""
 MAX_ERROR = 1e-4
+MIN_CHANGE = 1e-6
+"""A smaller change of the whole output has no shares."""
 RANDOM_ORDERS = 10
 FRACTIONS: Floats = np.linspace(0, 1, 11)
 """The shares of removed source steps at which curves are compared."""
@@ -112,14 +118,18 @@ class EmbeddedSource:
         return distance
 
     def gradients(self, embedded: Tensor) -> Tensor:
-        """Return the gradients of all numbers with respect to sources (B, S, E), (T, G, B, S, E)."""
-        inputs = embedded.detach().requires_grad_()
-        total = self.numbers(inputs).sum(dim=0)
-        each = [
-            torch.autograd.grad(number, inputs, retain_graph=True, materialize_grads=True)[0]
-            for number in total.flatten()
-        ]
-        return torch.stack(each).view(*total.shape, *embedded.shape)
+        """Return the gradients of all numbers with respect to sources (B, S, E), as (T, G, B, S,
+        E)."""
+        found = list[Tensor]()
+        for part in embedded.detach().split(ROWS_AT_ONCE):
+            inputs = part.requires_grad_()
+            total = self.numbers(inputs).sum(dim=0)
+            each = [
+                torch.autograd.grad(number, inputs, retain_graph=True, materialize_grads=True)[0]
+                for number in total.flatten()
+            ]
+            found.append(torch.stack(each).view(*total.shape, *part.shape))
+        return torch.cat(found, dim=2)
 
 
 @dataclass(frozen=True)
@@ -167,40 +177,54 @@ def shares_of_rows(found: Attribution) -> dict[str, Floats]:
     return shares
 
 
-def attribute(source: EmbeddedSource) -> Attribution:
+def attribute(source: EmbeddedSource, max_nodes: int = MAX_NODES) -> Attribution:
     """Compute gradient times input and integrated gradients.
 
     Integrated gradients (Sundararajan, Taly and Yan 2017, "Axiomatic Attribution for Deep
     Networks", eq. 1) are x_i times the integral of dy / dx_i over the line from the baseline 0 to
     x. The baseline is 0 in the input of the model: the zero vector for a symbol, and the mean of
-    the training data for standardized points. Over the source, they sum to y(x) - y(0). The
-    integral is a Gauss-Legendre sum, whose nodes are doubled until the sum is right up to
-    `MAX_ERROR`, or `MAX_NODES` are reached.
+    the training data for standardized points. Over the source, they sum to y(x) - y(0), and the
+    integral is computed until this sum is right up to `MAX_ERROR`, or with
+    about `max_nodes` nodes.
     """
     x = source.embedded
     gradient = (source.gradients(x[None])[:, :, 0] * x).sum(-1)
     with torch.no_grad():
         at_baseline = source.numbers(torch.zeros_like(x)[None])[0]
-    difference, nodes = source.own - at_baseline, FIRST_NODES
-    while True:
-        integrated = _integrate(source, nodes)
-        error = float((integrated.sum(-1) - difference).abs().max())
-        if error <= MAX_ERROR or nodes >= MAX_NODES:
-            break
-        nodes *= 2
-    parts = (gradient, integrated, source.own, at_baseline)
-    return Attribution(source.weights, *(part.numpy() for part in parts), error, nodes)
+    integrated, nodes = _integrate(source, max_nodes)
+    error = float((integrated.sum(-1) - (source.own - at_baseline)).abs().max())
+    return Attribution(
+        source.weights, gradient.numpy(), integrated.numpy(), source.own.numpy(),
+        at_baseline.numpy(), error, nodes,
+    )  # fmt: skip
 
 
-def _integrate(source: EmbeddedSource, nodes: int) -> Tensor:
-    """Return the integrated gradients (T, G, S) with so many nodes."""
-    places, shares = np.polynomial.legendre.leggauss(nodes)
-    total = torch.zeros((), dtype=torch.float64)
-    for part in np.array_split(np.arange(nodes), -(-nodes // ROWS_AT_ONCE)):
-        along = torch.from_numpy((places[part] + 1) / 2).view(-1, 1, 1)
-        share = torch.from_numpy(shares[part] / 2).view(-1, 1, 1)
-        total = total + (source.gradients(along * source.embedded) * share).sum(dim=2)
-    return (total * source.embedded).sum(-1)
+def _integrate(source: EmbeddedSource, max_nodes: int) -> tuple[Tensor, int]:
+    """Return the integrated gradients (T, G, S), and the number of nodes.
+
+    The line is split into parts. On each part, the contributions must sum to the difference of the
+    output between its ends, so the error of each part is known. Parts with an error are halved.
+    """
+    places, shares = np.polynomial.legendre.leggauss(NODES)
+    inside, share = torch.from_numpy((places + 1) / 2), torch.from_numpy(shares / 2)
+    x, total, nodes = source.embedded, torch.zeros(()), 0
+    starts, length = torch.zeros(1, dtype=torch.float64), 1.0
+    while len(starts):
+        along = (starts.unsqueeze(-1) + length * inside).view(-1, 1, 1) * x
+        gradients = source.gradients(along).unflatten(2, (len(starts), NODES))
+        parts = (gradients * share.view(-1, 1, 1)).sum(dim=3) * length  # (T, G, parts, S, E)
+        parts = (parts * x).sum(-1)
+        ends = torch.stack([starts, starts + length]).view(-1, 1, 1) * x
+        with torch.no_grad():
+            first, last = source.numbers(ends).chunk(2)
+        errors = (parts.sum(-1) - (last - first).movedim(0, -1)).abs().amax(dim=(0, 1))
+        nodes += NODES * len(starts)
+        is_done = (errors <= MAX_ERROR / 2 * max(length, 2**-8)) | (nodes >= max_nodes)
+        total = total + parts[:, :, is_done].sum(dim=2)
+        length /= 2
+        halved = starts[~is_done]
+        starts = torch.cat([halved, halved + length])
+    return total, nodes
 
 
 def removal_curves(
@@ -279,17 +303,19 @@ def trace_states(source: EmbeddedSource, other: Tensor) -> Floats:
     everywhere = wrong.expand(S, -1, -1)
     found = [source.changes(torch.where(at, own, wrong))]
     for layer, state in zip(layers, clean, strict=True):
-        with _edited([layer], [lambda x, state=state: torch.where(at, state, x)]):  # type: ignore[misc]
+        with _edited([layer], [lambda x, state=state: torch.where(at, state, x)]):
             found.append(source.changes(everywhere))
     return np.stack([*found, source.changes(everywhere)])
 
 
 def recovered(trace: Floats) -> Floats:
     """Return the share of the change of the whole output that a restored state takes back, (L + 1,
-    S), from the result of `trace_states`. The share is NaN if the other source changes nothing."""
+    S), from the result of `trace_states`. All shares are NaN if the other source changes nothing,
+    or makes the written symbols more probable."""
     changes = trace.sum(axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares: Floats = 1 - changes[:-1] / changes[-1]
+    if changes[-1, 0] < MIN_CHANGE:
+        return np.full_like(changes[:-1], np.nan)
+    shares: Floats = 1 - changes[:-1] / changes[-1]
     return shares
 
 
@@ -307,7 +333,7 @@ def _edited(layers: Iterable[nn.Module], edits: Iterable[Any]) -> Iterator[None]
     patched = list(zip(layers, edits, strict=True))
     try:
         for layer, edit in patched:
-            layer.forward = _with_edit(layer.forward, edit)  # type: ignore[method-assign]
+            layer.forward = _with_edit(layer.forward, edit)
         yield
     finally:
         for layer, _ in patched:

@@ -54,6 +54,7 @@ def attribute_command(
         run_pictures.picture_ending(figure)
     check_outputs({"--figure": figure}, protected_files(run))
 
+    import torch
     from tqdm import tqdm
 
     from seqattn.analysis.attributed_run import attribute_sequence, measure_faithfulness
@@ -65,11 +66,12 @@ def attribute_command(
     part = load_splits(trained).test
     sequence = part.select(example_slice(example, len(part)))
     titles = sequence_titles(forecast_arrays(sequence, sequence.target, with_target=False))
-    found = attribute_sequence(trained, part, example)
     count, tested = min(examples, len(part)), None
+    torch.set_num_threads(1)  # several threads are slower for tensors of this size
+    found = attribute_sequence(trained, part, example)
     if count:
-        with tqdm(total=count, desc="test sequences", leave=False, disable=None) as bar:
-            tested = measure_faithfulness(trained, part, count, lambda: bar.update() and None)
+        bar = tqdm(range(count), desc="test sequences", leave=False, disable=None)
+        tested = measure_faithfulness(trained, part, bar)
     title = titles[0].replace("\n", ", ")
     if figure is not None:
         from seqattn.plots import run_pictures
@@ -91,8 +93,9 @@ def _as_plain(found: AttributedSequence, tested: Faithfulness | None) -> dict[st
     def plain(array: Any) -> Any:
         if array is None:
             return None
-        values = np.asarray(array)
-        return np.where(np.isfinite(values), values.astype(object), None).tolist()
+        values = np.asarray(array).astype(object)
+        values[~np.isfinite(array)] = None
+        return values.tolist()
 
     one = found.attribution
     content: dict[str, Any] = {
@@ -131,7 +134,7 @@ def _print_attribution(found: AttributedSequence, tested: Faithfulness | None, t
         print_shares(shares, rows, found.source_names, "output step")
     show()
     number = "log-probability of the written symbol" if of_text else "numbers of the output"
-    _say(
+    _print_paragraph(
         "A row of the lower two tables has the contributions of the source steps to the"
         f" {number}, as shares of their absolute sum. The integrated gradients themselves sum to"
         " the difference between the output for the source and for zeros, within"
@@ -142,7 +145,7 @@ def _print_attribution(found: AttributedSequence, tested: Faithfulness | None, t
         shares = recovered(found.trace)
         layers = ["input", *(f"layer {k}" for k in range(1, len(shares)))]
         print_shares(shares, layers, found.source_names, "state of")
-        _say(
+        _print_paragraph(
             f"The encoder reads the source of test sequence {found.other} instead, except that one"
             " state is that of the true source: the share of the change of the output that this"
             " state takes back."
@@ -176,7 +179,7 @@ def _print_faithfulness(tested: Faithfulness, of_text: bool) -> None:
         "loss of probability of the written symbol" if of_text
         else "distance from the output, in the units of the model"
     )  # fmt: skip
-    _say(
+    _print_paragraph(
         f"A cell has the mean {what} when this share of the source steps is replaced by zeros, the"
         " most important first. The area above the curve of random removal is larger if a method"
         " finds the steps that matter. After +- is the standard error of the mean over sequences."
@@ -195,5 +198,5 @@ def _joined(symbols: list[str]) -> str:
     return ("" if all(len(symbol) == 1 for symbol in symbols[:-1]) else " ").join(symbols)
 
 
-def _say(text: str) -> None:
+def _print_paragraph(text: str) -> None:
     show(textwrap.fill(text, 80, break_on_hyphens=False))

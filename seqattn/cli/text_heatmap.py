@@ -70,10 +70,10 @@ class TextScale:
     @property
     def legend(self) -> str:
         levels = [f"{k / 4 * self.end:.2g}" for k in (1, 2, 3, 4)]
-        largest = "" if self.end == 1 and self.noun != "absolute read strengths" else ", the largest"
+        largest = "" if self.end == 1 and self.noun == "weights" else ", the largest"
         return (
-            f"{self.blocks[1]} to {self.blocks[4]}: {self.noun} of about {', '.join(levels[:3])} and"
-            f" {levels[3]}{largest}"
+            f"{self.blocks[1]} to {self.blocks[4]}: {self.noun} of about"
+            f" {', '.join(levels[:3])} and {levels[3]}{largest}"
         )
 
 

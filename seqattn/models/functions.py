@@ -101,12 +101,12 @@ class _AdditiveScores(Function):
         four_v = (4 * v).view(R, 1, 1, K)
         dv = -dscores.reshape(R, -1).sum(-1, keepdim=True).repeat(1, K)
         for runs, rows in _chunks(R, N, T * S * K):
-            given = dscores[runs, rows]
+            upstream = dscores[runs, rows]
             s = _hidden_units(queries[runs, rows], keys[runs, rows]) if saved is None else saved
-            products = given.flatten(1).unsqueeze(1) @ s.flatten(1, 3)
+            products = upstream.flatten(1).unsqueeze(1) @ s.flatten(1, 3)
             dv[runs].add_(products.squeeze(1), alpha=2)
             weighted = torch.addcmul(s, s, s, value=-1, out=s if saved is None else None)
-            weighted.mul_(given.unsqueeze(-1))
+            weighted.mul_(upstream.unsqueeze(-1))
             for gradient, axis in ((dqueries, -2), (dkeys, -3)):
                 of_part = gradient[runs, rows]
                 if weighted.shape[axis] == 1:  # a sum over one element takes as long as a long sum
