@@ -20,13 +20,14 @@ from seqattn.cli.options import (
     grouped_options,
 )
 from seqattn.cli.output import check_stdout, note, show, write_data
-from seqattn.cli.result_tables import print_evaluation
+from seqattn.cli.result_tables import print_evaluation, print_knock_out
 from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.errors import UsageError, install_command
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation.forced_weights import ForecastOverride
     from seqattn.analysis.evaluation.texts import TextOutput
+    from seqattn.analysis.knock_out import KnockOut
     from seqattn.cli.inputs import ForecastWriter
     from seqattn.data import Sequences
     from seqattn.training import LoadedModel
@@ -401,11 +402,48 @@ def _predict_part(
             writer.write(part, result, ForecastSteps.of_sources(part))
 
 
+@dataclass(frozen=True)
+class KnockOutOptions:
+    """The options for the errors without single attention heads."""
+
+    heading: ClassVar = "Attention options"
+
+    knock_out_heads: Annotated[bool, typer.Option(
+        "--knock-out-heads", help="Also measure the errors without each attention head."
+    )] = False  # fmt: skip
+    figure: Annotated[Path | None, typer.Option(
+        "--figure", metavar="FILE.png|svg|pdf",
+        help="With --knock-out-heads: draw the differences as a heatmap.", show_default="none",
+    )] = None  # fmt: skip
+
+    def check(self, run: Path, input_file: Path | None, decoding: DecodingOptions) -> None:
+        """Check the options.
+
+        Raises:
+            UsageError: if the file does not have the suffix of a picture format, or if an option
+                contradicts another one.
+        """
+        if not self.knock_out_heads and self.figure is not None:
+            raise UsageError("--figure draws what --knock-out-heads measures; give both.")
+        if self.knock_out_heads and not decoding.decoding().is_greedy:
+            raise UsageError(
+                "--knock-out-heads: heads are knocked out in greedy decoding; leave out --beam and"
+                " --temperature."
+            )
+        if self.figure is not None:
+            from seqattn.plots import run_pictures
+            from seqattn.runs.storage import check_outputs
+
+            run_pictures.picture_ending(self.figure)
+            check_outputs({"--figure": self.figure}, protected_files(run, input_file))
+
+
 @grouped_options
 def evaluate_command(
     run: RunArgument,
     source: InputOptions,
     decoding: DecodingOptions,
+    heads: KnockOutOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Compare the errors of a run with baselines.
@@ -413,7 +451,8 @@ def evaluate_command(
     The command forecasts the test sequences of RUN, or your own sequences (--input). The first
     steps of your own sequences are the source, and the other steps are the true target. If RUN was
     trained on symbols, the file has pairs of texts. For test sequences, the command also prints the
-    noise floor if it is known.
+    noise floor if it is known. With --knock-out-heads, it repeats the forecasts once for each
+    attention head, without this head.
     """
     import json
 
@@ -425,8 +464,12 @@ def evaluate_command(
     from seqattn.data.text_measures import has_words
 
     source.check()
-    end_on_closed_pipe()
+    heads.check(run, source.input_file, decoding)
+    if heads.figure is None:  # the command writes no file
+        end_on_closed_pipe()
     _, trained = open_run(run)
+    if heads.knock_out_heads:
+        require_attention(run, trained.config.model)
     data = load_splits(trained)
     part, input_file = data.test, source.input_file
     if input_file is not None and trained.spec.target.symbols:
@@ -445,6 +488,14 @@ def evaluate_command(
     if evaluation.alignment is not None:
         rules = alignments_of_rules(data.train, part)
         scored["alignment"]["baselines"] = {name: one.as_plain() for name, one in rules.items()}
+    found_costs = None
+    if heads.knock_out_heads:
+        from seqattn.analysis.knock_out import knock_out_heads
+
+        found_costs = knock_out_heads(trained.model, part)
+        scored["knock_out"] = found_costs.as_plain()
+        if heads.figure is not None:
+            _draw_knock_out(found_costs, heads.figure, str(run))
     if has_words(part.target_space) and "bleu" not in scored["measures"]:
         note(f"BLEU and chrF need sacrebleu: {install_command('text')}")
     if as_json:
@@ -453,3 +504,15 @@ def evaluate_command(
         name = "test sequences" if input_file is None else f"sequences of {input_file}"
         way = f", {found}" if trained.spec.target.symbols else ""
         print_evaluation(scored, f"{run}: {len(part)} {name}, epoch {trained.epoch}{way}")
+        if found_costs is not None:
+            print_knock_out(found_costs)
+
+
+def _draw_knock_out(found: KnockOut, path: Path, run: str) -> None:
+    from seqattn.plots import run_pictures
+    from seqattn.plots.knock_out import knock_out_figure
+
+    figure = knock_out_figure(found.differences(), found.main_measure, title=run,
+                              is_significant=found.significant(), scaled=found.scaled)  # fmt: skip
+    run_pictures.save(figure, path)
+    note(f"Drew {path}")

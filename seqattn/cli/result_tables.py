@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from seqattn.analysis.comparison import ComparisonResult, VariantResult
+    from seqattn.analysis.knock_out import KnockOut
     from seqattn.config import Config
 
 
@@ -275,6 +276,52 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     print_lines([*describe_metrics(scored), *describe_text_measures(scored["measures"])])
     print_lines([describe_standing(scored["loss"], scored["baselines"], scored["fitted"])])
     _print_attention(console, scored)
+
+
+def print_knock_out(found: KnockOut) -> None:
+    """Print the errors with all heads and without each head, and the differences."""
+    from rich.table import Table
+
+    from seqattn.analysis.comparison.measures import name_measure
+    from seqattn.analysis.comparison.statistics import format_p
+
+    is_rate = found.main_measure != "rmse"
+    table = Table(title="Without one attention head", title_justify="left")
+    for heading in ("attention", "layer", "head"):
+        table.add_column(heading, justify="left" if heading == "attention" else "right")
+    for measure in found.measures:
+        name = name_measure(measure) if is_rate else "RMSE" + ", scaled" * found.scaled
+        table.add_column(name, justify="right")
+        table.add_column("change", justify="right")
+    for heading in ("worse", "better", "p (Holm)"):
+        table.add_column(heading, justify="right")
+    cells = [cell for value in found.measures.values()
+             for cell in (f"{value:.2%}" if is_rate else f"{value:.4g}", "")]  # fmt: skip
+    table.add_row("all heads", "", "", *cells, style="bold")
+    table.add_section()
+    for k, head in enumerate(found.heads):
+        if k and head.kind != found.heads[k - 1].kind:
+            table.add_section()
+        cells = []
+        for measure, value in head.measures.items():
+            change = head.differences[measure]
+            cells += (
+                [f"{value:.2%}", f"{100 * change:+.2f}"] if is_rate
+                else [f"{value:.4g}", f"{change:+.2g}"]
+            )  # fmt: skip
+        table.add_row(
+            head.kind.replace("_", " "), str(head.layer + 1), str(head.head + 1), *cells,
+            str(head.worse), str(head.better), format_p(head.p_holm),
+        )  # fmt: skip
+    plain_console().print(table)
+    name = name_measure(found.main_measure) if is_rate else "RMSE"
+    points = ", in percentage points" if is_rate else ""
+    print_lines([
+        f"Change: the measure without the head minus that with all heads{points}. Worse, better:"
+        f" the number of the {counted(found.sequences, 'sequence')} with a larger or a smaller"
+        f" {name} without the head. p: signed-rank test over the sequences, for this run only, with"
+        f" Holm's correction for {counted(len(found.heads), 'head')}."
+    ])  # fmt: skip
 
 
 def _print_attention(console: Any, scored: Mapping[str, Any]) -> None:

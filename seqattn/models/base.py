@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from seqattn.errors import UsageError
 from seqattn.models.attention import AttentionOverride
+from seqattn.models.attention.intervention import AttentionKind as AttentionKind
 from seqattn.models.attention.normalizers import WeightSemantics as WeightSemantics
 from seqattn.models.layers import Linear, TiedLinear
 from seqattn.models.modality import RNG as RNG
@@ -25,8 +26,6 @@ from seqattn.models.modality import Endings, Modality
 from seqattn.models.modality import FeatureSpec as FeatureSpec
 from seqattn.models.skip import LinearSkip
 from seqattn.models.teacher_forcing import check_source, check_steps
-
-AttentionKind = Literal["cross", "encoder_self", "decoder_self"]
 
 
 @dataclass(frozen=True)
