@@ -22,7 +22,7 @@ from seqattn.cli.options import (
 from seqattn.cli.output import check_stdout, note, show, write_data
 from seqattn.cli.result_tables import print_evaluation, print_knock_out
 from seqattn.cli.stop_signals import end_on_closed_pipe
-from seqattn.errors import UsageError, install_command
+from seqattn.errors import UsageError, counted, install_command
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation.forced_weights import ForecastOverride
@@ -495,7 +495,8 @@ def evaluate_command(
         found_costs = knock_out_heads(trained.model, part)
         scored["knock_out"] = found_costs.as_plain()
         if heads.figure is not None:
-            _draw_knock_out(found_costs, heads.figure, str(run))
+            counts = counted(found_costs.sequences, "sequence")
+            _draw_knock_out(found_costs, heads.figure, f"{run}: {counts}, without one head")
     if has_words(part.target_space) and "bleu" not in scored["measures"]:
         note(f"BLEU and chrF need sacrebleu: {install_command('text')}")
     if as_json:
@@ -508,11 +509,11 @@ def evaluate_command(
             print_knock_out(found_costs)
 
 
-def _draw_knock_out(found: KnockOut, path: Path, run: str) -> None:
+def _draw_knock_out(found: KnockOut, path: Path, title: str) -> None:
     from seqattn.plots import run_pictures
     from seqattn.plots.knock_out import knock_out_figure
 
-    figure = knock_out_figure(found.differences(), found.main_measure, title=run,
+    figure = knock_out_figure(found.differences(), found.main_measure, title=title,
                               is_significant=found.significant(), scaled=found.scaled)  # fmt: skip
     run_pictures.save(figure, path)
     note(f"Drew {path}")

@@ -286,41 +286,37 @@ def print_knock_out(found: KnockOut) -> None:
     from seqattn.analysis.comparison.statistics import format_p
 
     is_rate = found.main_measure != "rmse"
+    spec, change_spec = (".2%", "+.2f") if is_rate else (".4g", "+.2g")
+    names = [name_measure(each) if is_rate else "RMSE" + ", scaled" * found.scaled
+             for each in found.measures]  # fmt: skip
+    headings = ["attention", "layer", "head", *names, "change", "worse / better", "p (Holm)"]
+    rows = [["all heads", "", "", *(f"{value:{spec}}" for value in found.measures.values()),
+             "", "", ""]]  # fmt: skip
+    for head in found.heads:
+        change = head.differences[found.main_measure] * (100 if is_rate else 1)
+        rows.append([
+            head.kind.removesuffix("_self"), str(head.layer + 1), str(head.head + 1),
+            *(f"{value:{spec}}" for value in head.measures.values()), f"{change:{change_spec}}",
+            f"{head.worse} / {head.better}", format_p(head.p_holm),
+        ])  # fmt: skip
+    columns = list(zip(headings, *rows, strict=True))
     table = Table(title="Without one attention head", title_justify="left")
-    for heading in ("attention", "layer", "head"):
-        table.add_column(heading, justify="left" if heading == "attention" else "right")
-    for measure in found.measures:
-        name = name_measure(measure) if is_rate else "RMSE" + ", scaled" * found.scaled
-        table.add_column(name, justify="right")
-        table.add_column("change", justify="right")
-    for heading in ("worse", "better", "p (Holm)"):
-        table.add_column(heading, justify="right")
-    cells = [cell for value in found.measures.values()
-             for cell in (f"{value:.2%}" if is_rate else f"{value:.4g}", "")]  # fmt: skip
-    table.add_row("all heads", "", "", *cells, style="bold")
-    table.add_section()
-    for k, head in enumerate(found.heads):
-        if k and head.kind != found.heads[k - 1].kind:
+    for k, (column, width) in enumerate(zip(columns, _widths(columns, wrapped=True), strict=True)):
+        table.add_column(
+            column[0], justify="right" if k else "left", width=width - FRAME_WIDTH
+        )  # a narrow terminal wraps headings, not numbers
+    for k, row in enumerate(rows):
+        if k and row[0] != rows[k - 1][0]:
             table.add_section()
-        cells = []
-        for measure, value in head.measures.items():
-            change = head.differences[measure]
-            cells += (
-                [f"{value:.2%}", f"{100 * change:+.2f}"] if is_rate
-                else [f"{value:.4g}", f"{change:+.2g}"]
-            )  # fmt: skip
-        table.add_row(
-            head.kind.replace("_", " "), str(head.layer + 1), str(head.head + 1), *cells,
-            str(head.worse), str(head.better), format_p(head.p_holm),
-        )  # fmt: skip
+        table.add_row(*row, style="" if k else "bold")
     plain_console().print(table)
-    name = name_measure(found.main_measure) if is_rate else "RMSE"
     points = ", in percentage points" if is_rate else ""
     print_lines([
-        f"Change: the measure without the head minus that with all heads{points}. Worse, better:"
-        f" the number of the {counted(found.sequences, 'sequence')} with a larger or a smaller"
-        f" {name} without the head. p: signed-rank test over the sequences, for this run only, with"
-        f" Holm's correction for {counted(len(found.heads), 'head')}."
+        "encoder, decoder: self-attention; cross: attention to the source. Change: the"
+        f" {names[0]} without the head minus that with all heads{points}. Worse / better: the"
+        f" sequences, of {found.sequences:,}, for which it is larger or smaller without the head. p:"
+        " signed-rank test over the sequences, for this run only, with Holm's correction for"
+        f" {counted(len(found.heads), 'head')}."
     ])  # fmt: skip
 
 

@@ -32,7 +32,7 @@ KIND_NAMES = {
 MEASURE_NAMES = {"rmse": "RMSE", "symbol_error_rate": "symbol error rate"}
 CELL_WIDTH, CELL_HEIGHT = 0.62, 0.45  # inches
 TITLE_SIZE, TICK_SIZE, NUMBER_SIZE = 8.5, 7.5, 7.5  # points
-MIN_PANEL_WIDTH = 1.6  # inches, for the title of a panel
+MIN_PANEL_WIDTH, MIN_PANEL_HEIGHT = 1.6, 1.5  # inches, for the title and the label of the scale
 
 
 @with_style
@@ -62,9 +62,10 @@ def knock_out_figure(
     factor, unit = (1.0, "scaled units" if scaled else "units of the data")
     if measure != "rmse":
         factor, unit = 100.0, "percentage points"
+    name = MEASURE_NAMES[measure]
     shown = {kind: factor * each for kind, each in differences.items()}
     largest = max(float(np.abs(each).max()) for each in shown.values()) or 1.0
-    decimals = int(np.clip(1 - np.floor(np.log10(largest)), 0, 6))
+    decimals = int(np.clip(2 - np.floor(np.log10(largest)), 0, 6))
     norm, colors = Normalize(-largest, largest), colormaps[DIVERGING]
     figure, panels = panel_grid((1, len(shown)), len(shown))
     layers, heads = (max(each.shape[axis] for each in shown.values()) for axis in (0, 1))
@@ -79,14 +80,14 @@ def knock_out_figure(
         for (row, column), value in np.ndenumerate(values):
             is_dark = abs(value) > 0.65 * largest  # both ends of the scale are dark
             axes.text(
-                column, row, f"{value:+.{decimals}f}", ha="center", va="center",
+                column, row, f"{value:+z.{decimals}f}", ha="center", va="center",
                 fontsize=NUMBER_SIZE, color="white" if is_dark else "black",
                 fontweight="bold" if is_significant[kind][row, column] else "normal",
             )  # fmt: skip
-    size = (max(CELL_WIDTH * heads, MIN_PANEL_WIDTH), CELL_HEIGHT * max(layers, 2))
+    size = (max(CELL_WIDTH * heads, MIN_PANEL_WIDTH), max(CELL_HEIGHT * layers, MIN_PANEL_HEIGHT))
     width = 0.6 + len(shown) * size[0] + (len(shown) - 1) * 0.35 + 1.0
     caption = (
-        f"Free-running {MEASURE_NAMES[measure]} without the head minus that with all heads;"
+        f"Free-running {name} without the head minus that with all heads;"
         " positive: the head helps this model. Bold: p < 0.05, signed-rank test over the sequences,"
         " Holm's correction for all heads. The model was not trained again without the head."
     )
@@ -101,5 +102,7 @@ def knock_out_figure(
     margins = figure.subplotpars
     bar = figure.add_axes((1 - 0.85 / width, margins.bottom, 0.14 / width,
                            margins.top - margins.bottom))  # fmt: skip
-    figure.colorbar(ScalarMappable(norm, colors), cax=bar, label=unit, ticks=MaxNLocator(4))
+    figure.colorbar(ScalarMappable(norm, colors), cax=bar, ticks=MaxNLocator(4))
+    bar.set_ylabel(f"change of {name},\n{unit}", fontsize=TICK_SIZE)
+    bar.tick_params(labelsize=TICK_SIZE)
     return figure
