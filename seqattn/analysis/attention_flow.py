@@ -136,13 +136,13 @@ def attribute_to_sources(
     """
     if "encoder_self" not in arrays:
         raise UsageError(
-            f"{method}: needs the self-attention of a Transformer, which this model does not have."
-            " The states that its attention reads carry other source steps in a way that no weights"
-            " show."
+            f"--show {method}: needs the self-attention of a Transformer, which this model does not"
+            " have. Its encoder states carry other source steps in a way that no weights show."
         )
     cross = arrays["weights"]
     shares = np.full((len(cross), 1, 1, *cross.shape[-2:]), np.nan)
-    for n, (T, S) in enumerate(zip(arrays["target_lengths"], arrays["source_lengths"], strict=True)):
+    lengths = zip(arrays["target_lengths"], arrays["source_lengths"], strict=True)
+    for n, (T, S) in enumerate(lengths):
         maps = (arrays["encoder_self"][n, ..., :S, :S], arrays["decoder_self"][n, ..., :T, :T],
                 cross[n, ..., :T, :S])  # fmt: skip
         found = attention_rollout(*maps) if method == "rollout" else attention_flow(*maps)
@@ -155,7 +155,8 @@ def attribute_to_sources(
 def divide_rows(values: Floats) -> Floats:
     """Divide each row of values (..., T, S) by its sum. Rows of zeros stay as they are."""
     sums = values.sum(axis=-1, keepdims=True)
-    return np.divide(values, sums, out=np.zeros_like(values), where=sums > 0)
+    shares: Floats = np.divide(values, sums, out=np.zeros_like(values), where=sums > 0)
+    return shares
 
 
 def _mean_over_heads(weights: NDArray[Any]) -> Floats:

@@ -314,8 +314,8 @@ def print_knock_out(found: KnockOut) -> None:
     print_lines([
         "encoder, decoder: self-attention; cross: attention to the source. Change: the"
         f" {names[0]} without the head minus that with all heads{points}. Worse / better: the"
-        f" sequences, of {found.sequences:,}, for which it is larger or smaller without the head. p:"
-        " signed-rank test over the sequences, for this run only, with Holm's correction for"
+        f" sequences, of {found.sequences:,}, for which it is larger or smaller without the head."
+        " p: signed-rank test over the sequences, for this run only, with Holm's correction for"
         f" {counted(len(found.heads), 'head')}."
     ])  # fmt: skip
 

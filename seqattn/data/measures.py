@@ -325,10 +325,8 @@ class OutputCounts(NamedTuple):
         """Count the outputs (N, T) of N targets (N, U). No output is right where the target has an
         unknown symbol."""
         true = np.where(true == UNKNOWN, NEVER, true)
-        distances = edit_distances(found, true)
-        return cls(
-            int((distances == 0).sum()), len(true), int(distances.sum()), int(_is_symbol(true).sum())
-        )
+        distances, symbols = edit_distances(found, true), int(_is_symbol(true).sum())
+        return cls(int((distances == 0).sum()), len(true), int(distances.sum()), symbols)
 
     @property
     def exact_match(self) -> float:

@@ -50,7 +50,11 @@ MAX_TICKS = 8
 MIN_UNIT_SCALE_WEIGHT = 0.5
 """If the largest weight is below this value, most of a scale that ends at 1 would be unused, so the
 scale ends at the largest weight."""
-SCALE_NAMES = {None: "attention weight", "rollout": "attention rollout", "flow": "share of attention flow"}
+SCALE_NAMES = {
+    None: "attention weight",
+    "rollout": "attention rollout",
+    "flow": "share of attention flow",
+}
 COLORS = "viridis"
 DIVERGING = "RdBu_r"
 DECODER_STEPS = "decoder steps, named by the point they forecast"

@@ -20,8 +20,8 @@ from seqattn.plots.style import (
     panel_grid,
     set_layout,
     title_height,
-    wrap_text,
     with_style,
+    wrap_text,
 )
 
 Floats = NDArray[np.float64]
