@@ -90,6 +90,19 @@ class MapOptions:
         head = [f"head{self.head}"] if self.head is not None else []
         return [*show, *kind, *layer, *head]
 
+    def combine(
+        self, weights: Mapping[str, Any], titles: list[str], examples: int
+    ) -> tuple[Mapping[str, Any], list[str]]:
+        """Return the arrays and titles of the first sequences with the rollout or the flow in place
+        of the weights, or those of all sequences if weights are shown."""
+        if self.show == "weights":
+            return weights, titles
+        from seqattn.analysis.attention_flow import attribute_to_sources
+        from seqattn.runs.array_files import select_sequences
+
+        first = titles[:examples]
+        return attribute_to_sources(select_sequences(weights, range(len(first))), self.show), first
+
     def check_shown(self, view: ViewOptions) -> None:
         """Check that `--show rollout` and `--show flow`, which combine all layers and heads, are
         not combined with options for some of them.
@@ -173,16 +186,10 @@ def plot_attention(
             _draw_film(folder, picture, maps, view)
             return
         weights, titles, name_parts, output_folder = read_weights(
-            run, input_file, view.examples, steps,
-            every_sequence=view.terminal and maps.show == "weights", overrides=source.reading,
+            run, input_file, view.examples, steps, every_sequence=view.terminal,
+            overrides=source.reading,
         )  # fmt: skip
-        if maps.show != "weights":
-            from seqattn.analysis.attention_flow import attribute_to_sources
-            from seqattn.runs.array_files import select_sequences
-
-            titles = titles[:examples]
-            drawn = select_sequences(weights, range(len(titles)))
-            weights = attribute_to_sources(drawn, maps.show)
+        weights, titles = maps.combine(weights, titles, examples)
         if view.terminal:
             _print_maps(weights, titles, examples, maps)
             return

@@ -436,6 +436,39 @@ class KnockOutOptions:
 
             run_pictures.picture_ending(self.figure)
             check_outputs({"--figure": self.figure}, protected_files(run, input_file))
+        else:  # the command writes no file
+            end_on_closed_pipe()
+
+    def check_model(self, run: Path, trained: LoadedModel) -> None:
+        """Check that the heads of the model can be knocked out, if this is asked for.
+
+        Raises:
+            UsageError: if the model has no attention weights that can be replaced.
+        """
+        if self.knock_out_heads:
+            require_attention(run, trained.config.model)
+            trained.model.attention_shape()  # raises the UsageError of fast weights
+
+    def measure(self, run: Path, trained: LoadedModel, part: Sequences) -> KnockOut | None:
+        """Measure the errors without each head, and draw them if `--figure` is given; None without
+        `--knock-out-heads`."""
+        if not self.knock_out_heads:
+            return None
+        from seqattn.analysis.knock_out import knock_out_heads
+
+        found = knock_out_heads(trained.model, part)
+        if self.figure is not None:
+            from seqattn.plots import run_pictures
+            from seqattn.plots.knock_out import knock_out_figure
+
+            title = f"{run}: {counted(found.sequences, 'sequence')}, without one head"
+            figure = knock_out_figure(
+                found.differences(), found.main_measure, title=title,
+                is_significant=found.significant(), scaled=found.scaled,
+            )  # fmt: skip
+            run_pictures.save(figure, self.figure)
+            note(f"Drew {self.figure}")
+        return found
 
 
 @grouped_options
@@ -460,22 +493,14 @@ def evaluate_command(
     from seqattn.analysis.evaluation import ReferenceLosses
     from seqattn.analysis.evaluation import evaluate as score
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
-    from seqattn.cli import inputs
     from seqattn.data.text_measures import has_words
 
     source.check()
     heads.check(run, source.input_file, decoding)
-    if heads.figure is None:  # the command writes no file
-        end_on_closed_pipe()
     _, trained = open_run(run)
-    if heads.knock_out_heads:
-        require_attention(run, trained.config.model)
-    data = load_splits(trained)
-    part, input_file = data.test, source.input_file
-    if input_file is not None and trained.spec.target.symbols:
-        part = inputs.pairs_of_file(trained, input_file, source.reading)
-    elif input_file is not None:
-        part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
+    heads.check_model(run, trained)
+    data, input_file = load_splits(trained), source.input_file
+    part = data.test if input_file is None else _read_with_targets(trained, input_file, source)
     trained.spec.note_lengths(part.source_lengths, part.target_lengths, note)
     found = decoding.decoding()
     if not found.is_greedy and not trained.spec.target.symbols:
@@ -488,15 +513,9 @@ def evaluate_command(
     if evaluation.alignment is not None:
         rules = alignments_of_rules(data.train, part)
         scored["alignment"]["baselines"] = {name: one.as_plain() for name, one in rules.items()}
-    found_costs = None
-    if heads.knock_out_heads:
-        from seqattn.analysis.knock_out import knock_out_heads
-
-        found_costs = knock_out_heads(trained.model, part)
-        scored["knock_out"] = found_costs.as_plain()
-        if heads.figure is not None:
-            counts = counted(found_costs.sequences, "sequence")
-            _draw_knock_out(found_costs, heads.figure, f"{run}: {counts}, without one head")
+    costs = heads.measure(run, trained, part)
+    if costs is not None:
+        scored["knock_out"] = costs.as_plain()
     if has_words(part.target_space) and "bleu" not in scored["measures"]:
         note(f"BLEU and chrF need sacrebleu: {install_command('text')}")
     if as_json:
@@ -505,15 +524,14 @@ def evaluate_command(
         name = "test sequences" if input_file is None else f"sequences of {input_file}"
         way = f", {found}" if trained.spec.target.symbols else ""
         print_evaluation(scored, f"{run}: {len(part)} {name}, epoch {trained.epoch}{way}")
-        if found_costs is not None:
-            print_knock_out(found_costs)
+        if costs is not None:
+            print_knock_out(costs)
 
 
-def _draw_knock_out(found: KnockOut, path: Path, title: str) -> None:
-    from seqattn.plots import run_pictures
-    from seqattn.plots.knock_out import knock_out_figure
+def _read_with_targets(trained: LoadedModel, input_file: Path, source: InputOptions) -> Sequences:
+    """Read the user's own sequences together with their targets."""
+    from seqattn.cli import inputs
 
-    figure = knock_out_figure(found.differences(), found.main_measure, title=title,
-                              is_significant=found.significant(), scaled=found.scaled)  # fmt: skip
-    run_pictures.save(figure, path)
-    note(f"Drew {path}")
+    if trained.spec.target.symbols:
+        return inputs.pairs_of_file(trained, input_file, source.reading)
+    return inputs.input_reader(trained, source.reading).read_with_targets(input_file)

@@ -173,5 +173,7 @@ def test_recurrent_models_have_no_rollout() -> None:
         np.full((1, 1, 1, 3, 2), 0.5), ids=("one",), source_lengths=np.array([2]),
         target_lengths=np.array([3]), meaning="distribution",
     )  # fmt: skip
-    with pytest.raises(UsageError, match=r"--show rollout: needs the self-attention of a Transformer"):
+    with pytest.raises(
+        UsageError, match=r"--show rollout: needs the self-attention of a Transformer"
+    ):
         attribute_to_sources(arrays, "rollout")
