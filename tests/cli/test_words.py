@@ -407,6 +407,14 @@ def test_heatmaps_have_the_symbols_of_both_sides(run: RunFolder) -> None:
     assert run.predictions_picture.exists()
 
 
+def test_other_checkpoints_have_heatmaps_with_links(
+    run: RunFolder, seqattn: Command, tmp_path: Path
+) -> None:
+    done = seqattn("plot-attention", run.last, "--examples", "2", "--output", tmp_path / "last.svg")
+    assert done.code == 0, done.err
+    assert "outlined: known links" in (tmp_path / "last.svg").read_text()
+
+
 def test_the_terminal_shows_the_symbols_of_both_sides(run: RunFolder, seqattn: Command) -> None:
     done = seqattn("plot-attention", run.path, "--terminal", "--examples", "1")
     assert done.code == 0, done.err
