@@ -33,6 +33,7 @@ MEASURE_NAMES = {"rmse": "RMSE", "symbol_error_rate": "symbol error rate"}
 CELL_WIDTH, CELL_HEIGHT = 0.62, 0.45  # inches
 TITLE_SIZE, TICK_SIZE, NUMBER_SIZE = 8.5, 7.5, 7.5  # points
 MIN_PANEL_WIDTH, MIN_PANEL_HEIGHT = 1.6, 1.5  # inches, for the title and the label of the scale
+BAR_WIDTH = 1.25  # inches, of the color bar with its labels
 
 
 @with_style
@@ -85,7 +86,7 @@ def knock_out_figure(
                 fontweight="bold" if is_significant[kind][row, column] else "normal",
             )  # fmt: skip
     size = (max(CELL_WIDTH * heads, MIN_PANEL_WIDTH), max(CELL_HEIGHT * layers, MIN_PANEL_HEIGHT))
-    width = 0.6 + len(shown) * size[0] + (len(shown) - 1) * 0.35 + 1.0
+    width = 0.6 + len(shown) * size[0] + (len(shown) - 1) * 0.35 + BAR_WIDTH
     caption = (
         f"Free-running {name} without the head minus that with all heads;"
         " positive: the head helps this model. Bold: p < 0.05, signed-rank test over the sequences,"
@@ -95,12 +96,12 @@ def knock_out_figure(
     heading = wrap_text(title, 0.92 * width, 9)
     figure.suptitle(heading, x=0.02, ha="left", va="top", fontsize=9)
     set_layout(
-        figure, size, (1, len(shown)), left=0.6, right=1.0, bottom=0.5 + below,
+        figure, size, (1, len(shown)), left=0.6, right=BAR_WIDTH, bottom=0.5 + below,
         top=title_height([heading], 9) + 0.3, gaps=(0.35, 0.0),
     )  # fmt: skip
     label_axes(figure, "head", "layer", below=below)
     margins = figure.subplotpars
-    bar = figure.add_axes((1 - 0.85 / width, margins.bottom, 0.14 / width,
+    bar = figure.add_axes((1 - (BAR_WIDTH - 0.15) / width, margins.bottom, 0.14 / width,
                            margins.top - margins.bottom))  # fmt: skip
     figure.colorbar(ScalarMappable(norm, colors), cax=bar, ticks=MaxNLocator(4))
     bar.set_ylabel(f"change of {name},\n{unit}", fontsize=TICK_SIZE)
