@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 AttentionKind = Literal["cross", "encoder_self", "decoder_self"]
+Shown = Literal["weights", "rollout", "flow"]
 PictureFormat = Literal["png", "svg", "pdf", "gif"]
 
 
@@ -60,6 +61,10 @@ class MapOptions:
 
     heading: ClassVar = "Attention options"
 
+    show: Annotated[Shown, typer.Option(
+        "--show", help="Weights, or what reaches an output step from the source through all layers"
+        " of a Transformer: attention rollout, or attention flow.",
+    )] = "weights"  # fmt: skip
     kind: Annotated[AttentionKind, typer.Option(
         "--kind", help="Cross-attention, or self-attention of a Transformer."
     )] = "cross"  # fmt: skip
@@ -79,10 +84,39 @@ class MapOptions:
     @property
     def name_parts(self) -> list[str]:
         """The parts of a file name that describe the selected weights."""
+        show = [self.show] if self.show != "weights" else []
         kind = [self.kind] if self.kind != "cross" else []
         layer = [f"layer{self.layer}"] if self.layer is not None else []
         head = [f"head{self.head}"] if self.head is not None else []
-        return [*kind, *layer, *head]
+        return [*show, *kind, *layer, *head]
+
+    def combine(
+        self, weights: Mapping[str, Any], titles: list[str], examples: int
+    ) -> tuple[Mapping[str, Any], list[str]]:
+        """Return the arrays and titles of the first sequences with the rollout or the flow in place
+        of the weights, or those of all sequences if weights are shown."""
+        if self.show == "weights":
+            return weights, titles
+        from seqattn.analysis.attention_flow import attribute_to_sources
+        from seqattn.runs.array_files import select_sequences
+
+        first = titles[:examples]
+        return attribute_to_sources(select_sequences(weights, range(len(first))), self.show), first
+
+    def check_shown(self, view: ViewOptions) -> None:
+        """Check that `--show rollout` and `--show flow`, which combine all layers and heads, are
+        not combined with options for some of them.
+
+        Raises:
+            UsageError: if such an option is given.
+        """
+        given = {"--kind": self.kind != "cross", "--layer": self.layer, "--head": self.head,
+                 "--grid": view.grid, "--epochs": view.epochs}  # fmt: skip
+        for option, value in given.items():
+            if self.show != "weights" and value:
+                raise UsageError(
+                    f"--show {self.show}: combines all layers and heads; leave out {option}."
+                )
 
 
 @dataclass(frozen=True)
@@ -136,6 +170,7 @@ def plot_attention(
             "--epochs draws the recorded weights of the run's probe sequences; it can be combined"
             " with --layer, --head, --examples, --terminal, --output and --format only."
         )
+    maps.check_shown(view)
     _check_picture(picture, maps, view)
     check_outputs({"--output": picture.output}, protected_files(run, input_file))
     if steps is not None and input_file is None:
@@ -154,6 +189,7 @@ def plot_attention(
             run, input_file, view.examples, steps, every_sequence=view.terminal,
             overrides=source.reading,
         )  # fmt: skip
+        weights, titles = maps.combine(weights, titles, examples)
         if view.terminal:
             _print_maps(weights, titles, examples, maps)
             return

@@ -20,13 +20,14 @@ from seqattn.cli.options import (
     grouped_options,
 )
 from seqattn.cli.output import check_stdout, note, show, write_data
-from seqattn.cli.result_tables import print_evaluation
+from seqattn.cli.result_tables import print_evaluation, print_knock_out
 from seqattn.cli.stop_signals import end_on_closed_pipe
-from seqattn.errors import UsageError, install_command
+from seqattn.errors import UsageError, counted, install_command
 
 if TYPE_CHECKING:
     from seqattn.analysis.evaluation.forced_weights import ForecastOverride
     from seqattn.analysis.evaluation.texts import TextOutput
+    from seqattn.analysis.knock_out import KnockOut
     from seqattn.cli.inputs import ForecastWriter
     from seqattn.data import Sequences
     from seqattn.training import LoadedModel
@@ -401,11 +402,81 @@ def _predict_part(
             writer.write(part, result, ForecastSteps.of_sources(part))
 
 
+@dataclass(frozen=True)
+class KnockOutOptions:
+    """The options for the errors without single attention heads."""
+
+    heading: ClassVar = "Attention options"
+
+    knock_out_heads: Annotated[bool, typer.Option(
+        "--knock-out-heads", help="Also measure the errors without each attention head."
+    )] = False  # fmt: skip
+    figure: Annotated[Path | None, typer.Option(
+        "--figure", metavar="FILE.png|svg|pdf",
+        help="With --knock-out-heads: draw the differences as a heatmap.", show_default="none",
+    )] = None  # fmt: skip
+
+    def check(self, run: Path, input_file: Path | None, decoding: DecodingOptions) -> None:
+        """Check the options.
+
+        Raises:
+            UsageError: if the file does not have the suffix of a picture format, or if an option
+                contradicts another one.
+        """
+        if not self.knock_out_heads and self.figure is not None:
+            raise UsageError("--figure draws what --knock-out-heads measures; give both.")
+        if self.knock_out_heads and not decoding.decoding().is_greedy:
+            raise UsageError(
+                "--knock-out-heads: heads are knocked out in greedy decoding; leave out --beam and"
+                " --temperature."
+            )
+        if self.figure is not None:
+            from seqattn.plots import run_pictures
+            from seqattn.runs.storage import check_outputs
+
+            run_pictures.picture_ending(self.figure)
+            check_outputs({"--figure": self.figure}, protected_files(run, input_file))
+        else:  # the command writes no file
+            end_on_closed_pipe()
+
+    def check_model(self, run: Path, trained: LoadedModel) -> None:
+        """Check that the heads of the model can be knocked out, if this is asked for.
+
+        Raises:
+            UsageError: if the model has no attention weights that can be replaced.
+        """
+        if self.knock_out_heads:
+            require_attention(run, trained.config.model)
+            trained.model.attention_shape()  # raises the UsageError of fast weights
+
+    def measure(self, run: Path, trained: LoadedModel, part: Sequences) -> KnockOut | None:
+        """Measure the errors without each head, and draw them if `--figure` is given; None without
+        `--knock-out-heads`."""
+        if not self.knock_out_heads:
+            return None
+        from seqattn.analysis.knock_out import knock_out_heads
+
+        found = knock_out_heads(trained.model, part)
+        if self.figure is not None:
+            from seqattn.plots import run_pictures
+            from seqattn.plots.knock_out import knock_out_figure
+
+            title = f"{run}: {counted(found.sequences, 'sequence')}, without one head"
+            figure = knock_out_figure(
+                found.differences(), found.main_measure, title=title,
+                is_significant=found.significant(), scaled=found.scaled,
+            )  # fmt: skip
+            run_pictures.save(figure, self.figure)
+            note(f"Drew {self.figure}")
+        return found
+
+
 @grouped_options
 def evaluate_command(
     run: RunArgument,
     source: InputOptions,
     decoding: DecodingOptions,
+    heads: KnockOutOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Compare the errors of a run with baselines.
@@ -413,7 +484,8 @@ def evaluate_command(
     The command forecasts the test sequences of RUN, or your own sequences (--input). The first
     steps of your own sequences are the source, and the other steps are the true target. If RUN was
     trained on symbols, the file has pairs of texts. For test sequences, the command also prints the
-    noise floor if it is known.
+    noise floor if it is known. With --knock-out-heads, it repeats the forecasts once for each
+    attention head, without this head.
     """
     import json
 
@@ -421,18 +493,14 @@ def evaluate_command(
     from seqattn.analysis.evaluation import ReferenceLosses
     from seqattn.analysis.evaluation import evaluate as score
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
-    from seqattn.cli import inputs
     from seqattn.data.text_measures import has_words
 
     source.check()
-    end_on_closed_pipe()
+    heads.check(run, source.input_file, decoding)
     _, trained = open_run(run)
-    data = load_splits(trained)
-    part, input_file = data.test, source.input_file
-    if input_file is not None and trained.spec.target.symbols:
-        part = inputs.pairs_of_file(trained, input_file, source.reading)
-    elif input_file is not None:
-        part = inputs.input_reader(trained, source.reading).read_with_targets(input_file)
+    heads.check_model(run, trained)
+    data, input_file = load_splits(trained), source.input_file
+    part = data.test if input_file is None else _read_with_targets(trained, input_file, source)
     trained.spec.note_lengths(part.source_lengths, part.target_lengths, note)
     found = decoding.decoding()
     if not found.is_greedy and not trained.spec.target.symbols:
@@ -445,6 +513,9 @@ def evaluate_command(
     if evaluation.alignment is not None:
         rules = alignments_of_rules(data.train, part)
         scored["alignment"]["baselines"] = {name: one.as_plain() for name, one in rules.items()}
+    costs = heads.measure(run, trained, part)
+    if costs is not None:
+        scored["knock_out"] = costs.as_plain()
     if has_words(part.target_space) and "bleu" not in scored["measures"]:
         note(f"BLEU and chrF need sacrebleu: {install_command('text')}")
     if as_json:
@@ -453,3 +524,14 @@ def evaluate_command(
         name = "test sequences" if input_file is None else f"sequences of {input_file}"
         way = f", {found}" if trained.spec.target.symbols else ""
         print_evaluation(scored, f"{run}: {len(part)} {name}, epoch {trained.epoch}{way}")
+        if costs is not None:
+            print_knock_out(costs)
+
+
+def _read_with_targets(trained: LoadedModel, input_file: Path, source: InputOptions) -> Sequences:
+    """Read the user's own sequences together with their targets."""
+    from seqattn.cli import inputs
+
+    if trained.spec.target.symbols:
+        return inputs.pairs_of_file(trained, input_file, source.reading)
+    return inputs.input_reader(trained, source.reading).read_with_targets(input_file)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from seqattn.analysis.comparison import ComparisonResult, VariantResult
+    from seqattn.analysis.knock_out import KnockOut
     from seqattn.config import Config
 
 
@@ -275,6 +276,48 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     print_lines([*describe_metrics(scored), *describe_text_measures(scored["measures"])])
     print_lines([describe_standing(scored["loss"], scored["baselines"], scored["fitted"])])
     _print_attention(console, scored)
+
+
+def print_knock_out(found: KnockOut) -> None:
+    """Print the errors with all heads and without each head, and the differences."""
+    from rich.table import Table
+
+    from seqattn.analysis.comparison.measures import name_measure
+    from seqattn.analysis.comparison.statistics import format_p
+
+    is_rate = found.main_measure != "rmse"
+    spec, change_spec = (".2%", "+.2f") if is_rate else (".4g", "+.2g")
+    names = [name_measure(each) if is_rate else "RMSE" + ", scaled" * found.scaled
+             for each in found.measures]  # fmt: skip
+    headings = ["attention", "layer", "head", *names, "change", "worse / better", "p (Holm)"]
+    rows = [["all heads", "", "", *(f"{value:{spec}}" for value in found.measures.values()),
+             "", "", ""]]  # fmt: skip
+    for head in found.heads:
+        change = head.differences[found.main_measure] * (100 if is_rate else 1)
+        rows.append([
+            head.kind.removesuffix("_self"), str(head.layer + 1), str(head.head + 1),
+            *(f"{value:{spec}}" for value in head.measures.values()), f"{change:{change_spec}}",
+            f"{head.worse} / {head.better}", format_p(head.p_holm),
+        ])  # fmt: skip
+    columns = list(zip(headings, *rows, strict=True))
+    table = Table(title="Without one attention head", title_justify="left")
+    for k, (column, width) in enumerate(zip(columns, _widths(columns, wrapped=True), strict=True)):
+        table.add_column(
+            column[0], justify="right" if k else "left", width=width - FRAME_WIDTH
+        )  # a narrow terminal wraps headings, not numbers
+    for k, row in enumerate(rows):
+        if k and row[0] != rows[k - 1][0]:
+            table.add_section()
+        table.add_row(*row, style="" if k else "bold")
+    plain_console().print(table)
+    points = ", in percentage points" if is_rate else ""
+    print_lines([
+        "encoder, decoder: self-attention; cross: attention to the source. Change: the"
+        f" {names[0]} without the head minus that with all heads{points}. Worse / better: the"
+        f" sequences, of {found.sequences:,}, for which it is larger or smaller without the head."
+        " p: signed-rank test over the sequences, for this run only, with Holm's correction for"
+        f" {counted(len(found.heads), 'head')}."
+    ])  # fmt: skip
 
 
 def _print_attention(console: Any, scored: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from seqattn.cli.output import show
 from seqattn.cli.stop_signals import end_on_closed_pipe
 from seqattn.plots import run_pictures
 from seqattn.plots.attention import scale_end
-from seqattn.plots.captions import weights_caption
+from seqattn.plots.captions import METHOD_CAPTIONS, weights_caption
 from seqattn.plots.texts import shown_symbols
 from seqattn.runs.array_files import shorten_name, shorten_names
 
@@ -92,7 +92,10 @@ def print_weights(
     panels = run_pictures.attention_panels(
         weights, titles, len(titles), kind=kind, layer=layer, head=head
     )
-    print_panels({"": panels}, kind, signed=str(weights["meaning"]) == "strength")
+    meaning = str(weights["meaning"])
+    print_panels(
+        {"": panels}, meaning if meaning in METHOD_CAPTIONS else kind, signed=meaning == "strength"
+    )
 
 
 def print_panels(panels: Mapping[str, Sequence[Panel]], kind: str, *, signed: bool) -> None:
@@ -103,7 +106,8 @@ def print_panels(panels: Mapping[str, Sequence[Panel]], kind: str, *, signed: bo
 
     Args:
         panels: the panels, by the heading above them.
-        kind: "cross", "encoder_self" or "decoder_self".
+        kind: "cross", "encoder_self" or "decoder_self"; or "rollout" or "flow", see
+            `weights_caption`.
         signed: whether the weights are signed read strengths.
     """
     end_on_closed_pipe()

@@ -73,10 +73,10 @@ def read_weights(
                 break
         part = inputs.join_sources(parts)
     part = part.select(slice(0, examples))
-    steps = steps or trained.spec.target_length
+    steps = steps or (trained.spec.target_length if is_own else part.target_steps)
     trained.spec.note_lengths(part.source_lengths, steps, note)
     result = free_run(trained.model, part, steps)
-    arrays = forecast_arrays(part, result.values, with_target=False)
+    arrays = forecast_arrays(part, result.values, with_target=not is_own)
     weights = {**arrays, **result.attention_arrays(part, steps_real=not is_own)}
     titles = sequence_titles(arrays, "sequence" if is_own else "test")
     output_folder = folder.path if folder.is_run else checkpoint.parent

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqattn.data.scoring import ErrorSums
-from seqattn.data.sequences import Sequences, source_keys
+from seqattn.data.sequences import Floats, Sequences, source_keys
 from seqattn.data.spaces import Space
 from seqattn.data.text_measures import RightTexts, TextScores, has_words, is_sacrebleu_installed
 from seqattn.data.tokens import END, PAD, UNKNOWN, Tokens
@@ -112,16 +113,8 @@ class TokenScores:
 
     def add_free_running(self, indices: slice, chunk: Sequences, values: NDArray[Any]) -> None:
         """Add the outputs (n, T, 1) of n sequences in free running."""
-        found, true = values[..., 0], chunk.target[..., 0].copy()
-        counted = np.ones(len(chunk), dtype=bool)
-        for k, key in enumerate(source_keys(chunk) if self.references else ()):
-            if key not in self.references:
-                continue
-            counted[k] = key not in self.seen
-            self.seen.add(key)
-            several = self.references[key]
-            distances = edit_distances(np.repeat(found[k : k + 1], len(several), axis=0), several)
-            true[k] = several[int(distances.argmin())]
+        found = values[..., 0]
+        true, counted = _nearest_targets(chunk, found, self.references, self.seen)
         if self.texts is not None:
             self.texts.add(indices, found)
         new = OutputCounts.of(found[counted], true[counted])
@@ -197,6 +190,77 @@ def references_of(part: Sequences) -> dict[bytes, NDArray[np.int64]]:
     }
 
 
+def _nearest_targets(
+    chunk: Sequences, found: NDArray[Any], references: Mapping[bytes, NDArray[np.int64]],
+    seen: set[bytes],
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:  # fmt: skip
+    """Return the target (n, T) with which each output (n, T) is compared, and whether the sequence
+    counts, (n,): a source that has several targets counts once.
+
+    Args:
+        chunk: the n sequences.
+        found: the outputs.
+        references: the targets of each source that has several; see `references_of`.
+        seen: those sources that earlier chunks had. The function adds the sources of this chunk.
+    """
+    true, counted = chunk.target[..., 0].copy(), np.ones(len(chunk), dtype=bool)
+    for k, key in enumerate(source_keys(chunk) if references else ()):
+        if key not in references:
+            continue
+        counted[k] = key not in seen
+        seen.add(key)
+        several = references[key]
+        distances = edit_distances(np.repeat(found[k : k + 1], len(several), axis=0), several)
+        true[k] = several[int(distances.argmin())]
+    return true, counted
+
+
+class SequenceErrors(NamedTuple):
+    """The free-running errors of the n sequences that count.
+
+    Attributes:
+        totals: (n,) sum of the squared errors of a sequence of vectors, each divided by the scale
+            of its feature; edit distance of an output of symbols.
+        sizes: (n,) number of observed target cells, or of true symbols without the end; at least 1.
+    """
+
+    totals: Floats
+    sizes: NDArray[np.int64]
+
+
+@singledispatch
+def sequence_errors(space: Space, part: Sequences, values: NDArray[Any]) -> SequenceErrors:
+    """Return the error of each sequence. Sequences without an observed target do not count, and a
+    source that has several targets counts once.
+
+    Args:
+        space: the space of the targets.
+        part: the N sequences.
+        values: their outputs (N, T, F) in free running.
+    """
+    scale, totals, sizes = part.target_space.scale, np.zeros(len(part)), np.zeros(len(part), int)
+    for places, chunk in part.chunks():
+        errors = (values[places] - chunk.target) / (1.0 if scale is None else scale)
+        totals[places] = np.where(chunk.target_cells, np.square(errors), 0).sum(axis=(1, 2))
+        sizes[places] = chunk.target_cells.sum(axis=(1, 2))
+    return SequenceErrors(totals[sizes > 0], sizes[sizes > 0])
+
+
+@sequence_errors.register
+def _sequence_errors_of_tokens(
+    space: Tokens, part: Sequences, values: NDArray[Any]
+) -> SequenceErrors:
+    references, seen = references_of(part), set[bytes]()
+    totals, sizes = np.zeros(len(part)), np.zeros(len(part), int)
+    for places, chunk in part.chunks():
+        found = values[places, ..., 0]
+        true, counted = _nearest_targets(chunk, found, references, seen)
+        true = np.where(true == UNKNOWN, NEVER, true)
+        totals[places] = edit_distances(found, true)
+        sizes[places] = counted * _is_symbol(true).sum(axis=1)
+    return SequenceErrors(totals[sizes > 0], sizes[sizes > 0])
+
+
 @singledispatch
 def scores_of(space: Space, part: Sequences) -> Scores:
     """Return an empty accumulator of the errors on a part.
@@ -213,6 +277,12 @@ def _scores_of_tokens(space: Tokens, part: Sequences) -> Scores:
     return TokenScores(part)
 
 
+def _is_symbol(numbers: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return whether each place of sequences (N, T) is before the end of its sequence."""
+    before: NDArray[np.bool_] = ((numbers == END) | (numbers == PAD)).cumsum(axis=1) == 0
+    return before
+
+
 def edit_distances(found: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return the smallest number of insertions, deletions and substitutions of symbols that turn
     one sequence of numbers into the other, (N,), for N pairs.
@@ -222,8 +292,7 @@ def edit_distances(found: NDArray[np.integer], true: NDArray[np.integer]) -> NDA
         true: (N, U) numbers.
     """
     N, U = true.shape
-    lengths = [((one == END) | (one == PAD)).cumsum(axis=1) == 0 for one in (found, true)]
-    found_lengths, true_lengths = (valid.sum(axis=1) for valid in lengths)
+    found_lengths, true_lengths = (_is_symbol(one).sum(axis=1) for one in (found, true))
     row = np.tile(np.arange(U + 1), (N, 1))  # distances of the empty beginning
     result: NDArray[np.int64] = true_lengths.copy()
     for i in range(1, int(found_lengths.max(initial=0)) + 1):
@@ -256,9 +325,8 @@ class OutputCounts(NamedTuple):
         """Count the outputs (N, T) of N targets (N, U). No output is right where the target has an
         unknown symbol."""
         true = np.where(true == UNKNOWN, NEVER, true)
-        distances = edit_distances(found, true)
-        symbols = (((true == END) | (true == PAD)).cumsum(axis=1) == 0).sum()
-        return cls(int((distances == 0).sum()), len(true), int(distances.sum()), int(symbols))
+        distances, symbols = edit_distances(found, true), int(_is_symbol(true).sum())
+        return cls(int((distances == 0).sum()), len(true), int(distances.sum()), symbols)
 
     @property
     def exact_match(self) -> float:

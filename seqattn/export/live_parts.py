@@ -52,7 +52,13 @@ from seqattn.export.graphs import (
     no_parts,
 )
 from seqattn.export.units import Tensors
-from seqattn.models import FastWeightsModel, RecurrentModel, Seq2SeqModel, TransformerModel
+from seqattn.models import (
+    AttentionKind,
+    FastWeightsModel,
+    RecurrentModel,
+    Seq2SeqModel,
+    TransformerModel,
+)
 from seqattn.models.attention import WeightIntervention
 from seqattn.models.attention.scores import join_heads
 from seqattn.models.fast_weights import StateMemory
@@ -67,6 +73,8 @@ class ForceInput:
     Args:
         force: (N, layers, A, S), NaN for the model's own weights.
     """
+
+    kind: AttentionKind = "cross"
 
     def __init__(self, force: Tensor) -> None:
         self.force = force

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from seqattn.errors import UsageError
 from seqattn.models.attention import AttentionOverride
+from seqattn.models.attention.intervention import AttentionKind as AttentionKind
 from seqattn.models.attention.normalizers import WeightSemantics as WeightSemantics
 from seqattn.models.layers import Linear, TiedLinear
 from seqattn.models.modality import RNG as RNG
@@ -25,8 +26,6 @@ from seqattn.models.modality import Endings, Modality
 from seqattn.models.modality import FeatureSpec as FeatureSpec
 from seqattn.models.skip import LinearSkip
 from seqattn.models.teacher_forcing import check_source, check_steps
-
-AttentionKind = Literal["cross", "encoder_self", "decoder_self"]
 
 
 @dataclass(frozen=True)

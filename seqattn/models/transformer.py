@@ -188,13 +188,17 @@ class EncoderLayer(nn.Module):
         self.pre_norm = config.norm == "pre"
 
     def forward(
-        self, x: Tensor, keep: Tensor | None, dropout: Dropout, with_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+        self, x: Tensor, keep: Tensor | None, dropout: Dropout, with_weights: bool,
+        replace: ReplaceWeights | None = None,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Apply the layer to x (..., N, S, D). Return the output (..., N, S, D), and the weights
-        (..., N, A, S, S), or None if no weights were requested."""
+        (..., N, A, S, S), or None if no weights were requested. The function `replace` replaces the
+        weights; see `MultiHeadAttention.attend`."""
         inner = self.attend_norm(x) if self.pre_norm else x
         cache = self.attend.cache(inner)
-        sublayer, weights = self.attend.attend(inner, cache, keep, with_weights=with_weights)
+        sublayer, weights = self.attend.attend(
+            inner, cache, keep, with_weights=with_weights, replace=replace
+        )
         x = add_residual(x, dropout(sublayer), self.attend_norm, self.pre_norm)
         sublayer = self.feed(self.feed_norm(x) if self.pre_norm else x)
         return add_residual(x, dropout(sublayer), self.feed_norm, self.pre_norm), weights
@@ -223,6 +227,7 @@ class DecoderLayer(nn.Module):
         with_weights: bool,
         prev: KVCache | None = None,
         replace: ReplaceWeights | None = None,
+        replace_self: ReplaceWeights | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, KVCache]:
         """Apply the layer to all steps at once, or to one step after the cached steps.
 
@@ -236,6 +241,7 @@ class DecoderLayer(nn.Module):
                 With `prev`, L must be 1.
             replace: a function that replaces the weights of the cross-attention; see
                 `MultiHeadAttention.attend`.
+            replace_self: the same for the self-attention.
 
         Returns:
             the output (..., N, L, D); the weights over the target (..., N, A, L, t), where t is the
@@ -249,7 +255,7 @@ class DecoderLayer(nn.Module):
             cache = KVCache(*(torch.cat(pair, dim=-2) for pair in zip(prev, cache, strict=True)))
         causal = prev is None and x.shape[-2] > 1
         sublayer, self_weights = self.attend.attend(
-            inner, cache, None, causal=causal, with_weights=with_weights
+            inner, cache, None, causal=causal, with_weights=with_weights, replace=replace_self
         )
         x = add_residual(x, dropout(sublayer), self.attend_norm, self.pre_norm)
         inner = self.cross_norm(x) if self.pre_norm else x
@@ -336,6 +342,7 @@ class TransformerModel(Seq2SeqModel):
         *,
         rng: RNG | None = None,
         with_weights: bool,
+        intervention: WeightIntervention | None = None,
     ) -> TransformerEncoderOutput:
         """Encode the source (..., N, S, F). The padding of the source is masked."""
         *_, S, _ = source.shape
@@ -348,8 +355,9 @@ class TransformerModel(Seq2SeqModel):
         read = self.source_modality.drop_words(source, rng)
         x = dropout(add_positions(self.source_in(read), self.source_places, 0))
         all_weights = list[Tensor]()
-        for layer in cast("list[EncoderLayer]", self.encoder):
-            x, weights = layer.forward(x, keep, dropout, with_weights)
+        for i, layer in enumerate(cast("list[EncoderLayer]", self.encoder)):
+            replace = _replacement(intervention, "encoder_self", i)
+            x, weights = layer.forward(x, keep, dropout, with_weights, replace)
             if weights is not None:  # the rows of padded queries are never used
                 valid = weights if keep is None else weights * keep[..., None, :, None]
                 all_weights.append(valid)
@@ -410,8 +418,10 @@ class TransformerModel(Seq2SeqModel):
         override: AttentionOverride | None = None,
     ) -> DecoderStart:
         self._check_length(source, steps)
-        start = self.encode(source, source_lengths, with_weights=with_attention)
         intervention = None if override is None else override.start()
+        start = self.encode(
+            source, source_lengths, with_weights=with_attention, intervention=intervention
+        )
         return DecoderStart(
             start.start_token, (start, intervention), (None,) * len(self.decoder),
             _attention_maps([], start.weights, []),
@@ -451,8 +461,8 @@ class TransformerModel(Seq2SeqModel):
             caches: for each layer, the keys and values of the previous steps, or None at the first
                 step.
             with_weights: whether to return the weights.
-            intervention: the intervention that replaces the weights of the cross-attention; None
-                keeps these weights.
+            intervention: the intervention that replaces the weights of the cross-attention or of
+                the decoder's self-attention; None keeps these weights.
 
         Returns:
             the output (..., N, F) without the skip connection; for each layer, the weights over the
@@ -483,10 +493,11 @@ class TransformerModel(Seq2SeqModel):
         the output layer maps; see `step`."""
         self_weights, cross_weights, new = list[Tensor](), list[Tensor](), list[KVCache]()
         for i, (layer, known, prev) in enumerate(zip(self._decoder, memory, caches, strict=True)):
-            replace = None if intervention is None else partial(intervention, layer=i)
             x, over_target, over_source, cache = layer.forward(
-                x, known, keep, dropout, with_weights, prev, replace
-            )
+                x, known, keep, dropout, with_weights, prev,
+                _replacement(intervention, "cross", i),
+                _replacement(intervention, "decoder_self", i),
+            )  # fmt: skip
             new.append(cache)
             if over_target is not None and over_source is not None:
                 self_weights.append(over_target)
@@ -531,6 +542,16 @@ class TransformerModel(Seq2SeqModel):
     @property
     def _decoder(self) -> list[DecoderLayer]:
         return cast("list[DecoderLayer]", self.decoder)
+
+
+def _replacement(
+    intervention: WeightIntervention | None, kind: AttentionKind, layer: int
+) -> ReplaceWeights | None:
+    """Return the function that replaces the weights of a layer of a kind of attention; None if the
+    intervention does not apply to this kind."""
+    if intervention is None or intervention.kind != kind:
+        return None
+    return partial(intervention, layer=layer)
 
 
 def _attention_maps(

@@ -50,6 +50,11 @@ MAX_TICKS = 8
 MIN_UNIT_SCALE_WEIGHT = 0.5
 """If the largest weight is below this value, most of a scale that ends at 1 would be unused, so the
 scale ends at the largest weight."""
+SCALE_NAMES = {
+    None: "attention weight",
+    "rollout": "attention rollout",
+    "flow": "share of attention flow",
+}
 COLORS = "viridis"
 DIVERGING = "RdBu_r"
 DECODER_STEPS = "decoder steps, named by the point they forecast"
@@ -71,12 +76,14 @@ class Layout:
             absolute weight of all panels. Figures with the same `max_weight` have the same scale.
         row_titles: one title for each row of panels, to the left of the row; empty for no titles.
         heading: the title of the figure; "" for a figure without a title.
+        method: "rollout" or "flow", if the panels show these instead of weights; None for weights.
     """
 
     columns: int | None = None
     max_weight: float | None = None
     row_titles: Sequence[str] = ()
     heading: str = ""
+    method: str | None = None
 
 
 @with_style
@@ -127,7 +134,10 @@ def attention_figure(
     if source_lengths is None:
         source_lengths = [int(np.isfinite(panel).any(axis=0).sum()) for panel in weights]
     has_symbols = _are_any_named(names)
-    scale = _ColorScale(weights, signed, 1.0 if has_symbols and not signed else layout.max_weight)
+    to_one = has_symbols and not signed and layout.method is None
+    scale = _ColorScale(
+        weights, signed, 1.0 if to_one else layout.max_weight, SCALE_NAMES[layout.method]
+    )
     size, shape = _panel_sizes(weights, layout.columns)
     figure, panels = panel_grid(shape, len(weights))
     is_aligned = alignment is not None
@@ -147,7 +157,7 @@ def attention_figure(
     label_height = TURNED_LETTER * _longest_turned_name(names)
     left, gap = 0.35 + ticks + titles_width, 0.15 + ticks
     width = left + shape[1] * size[0] + (shape[1] - 1) * gap + scale.bar_width
-    below = draw_caption(figure, weights_caption(kind, signed=signed), width)
+    below = draw_caption(figure, weights_caption(layout.method or kind, signed=signed), width)
     set_layout(
         figure, size, shape, left=left, right=scale.bar_width, bottom=0.5 + label_height + below,
         top=above[0] + 0.1 + _draw_heading(figure, layout.heading, width),
@@ -274,12 +284,14 @@ class _ColorScale:
         bar_width: the width of the color bar with its labels, in inches.
     """
 
-    def __init__(self, weights: Sequence[Weights], signed: bool, max_weight: float | None) -> None:
+    def __init__(
+        self, weights: Sequence[Weights], signed: bool, max_weight: float | None, name: str
+    ) -> None:
         max_abs = max_weight or max(float(np.nanmax(np.abs(panel))) for panel in weights) or 1.0
         highest = max_abs if signed else scale_end(max_abs)
         self.colors = DIVERGING if signed else COLORS
         self.norm = Normalize(-max_abs if signed else 0, highest)
-        self.label = "read strength" if signed else "attention weight"
+        self.label = "read strength" if signed else name
         if highest < 1 and not signed:
             self.label += f"\nup to the largest: {highest:.2g}"
         long_ticks = highest < 0.1

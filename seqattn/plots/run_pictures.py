@@ -25,6 +25,7 @@ from seqattn.plots import (
     paths_figure,
 )
 from seqattn.plots.attention import MAP_AXES, Layout, index_offsets
+from seqattn.plots.captions import METHOD_CAPTIONS
 from seqattn.plots.paths import Details
 from seqattn.plots.style import FORMATS, as_gif, fonts_with, lacking_characters
 from seqattn.plots.texts import shown_symbols, texts_figure
@@ -363,9 +364,12 @@ def draw_panels(
         kind: "cross", "encoder_self" or "decoder_self".
     """
     alignment = [panel.alignment for panel in drawn if panel.alignment is not None]
+    meaning = str(arrays["meaning"])
+    if meaning in METHOD_CAPTIONS:
+        layout = replace(layout, method=meaning)
     return attention_figure(
         [panel.weights for panel in drawn], titles=[panel.title for panel in drawn],
-        signed=str(arrays["meaning"]) == "strength", alignment=alignment or None,
+        signed=meaning == "strength", alignment=alignment or None,
         source_lengths=[panel.source_length for panel in drawn], kind=kind, layout=layout,
         names=[(panel.row_names, panel.column_names) for panel in drawn],
         links=[panel.links for panel in drawn],

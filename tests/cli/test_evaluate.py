@@ -46,6 +46,34 @@ def test_evaluate_on_my_own(seqattn: Command, attention_run: Path, tmp_path: Pat
     assert "sequence 'short' has one point" in done.err
 
 
+def test_evaluate_without_each_head(
+    seqattn: Command, attention_run: Path, plain_run: Path, tmp_path: Path
+) -> None:
+    done = seqattn("evaluate", attention_run, "--knock-out-heads", "--json", "--figure", "cost.png")
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    (head,) = found["knock_out"]["heads"]
+    rmse = found["knock_out"]["measures"]["rmse"]
+    assert rmse == pytest.approx(found["loss"] ** 0.5)
+    assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
+    table = seqattn("evaluate", attention_run, "--knock-out-heads").out
+    assert "Without one attention head" in table
+    row = next(line for line in table.splitlines() if line.startswith("│ cross"))
+    assert [cell.strip() for cell in row.strip("│").split("│")] == [
+        "cross", "1", "1", f"{head['measures']['rmse']:.4g}", f"{head['differences']['rmse']:+.2g}",
+        f"{head['worse']} / {head['better']}", f"{head['p_holm']:.2g}",
+    ]  # fmt: skip
+    for run, words, message in (
+        (attention_run, ["--figure", "x.png"], "--figure draws what --knock-out-heads measures"),
+        (attention_run, ["--knock-out-heads", "--figure", "x.gif"], "End the file name in .png"),
+        (attention_run, ["--knock-out-heads", "--beam", "2"], "leave out --beam"),
+        (plain_run, ["--knock-out-heads"], "has no attention (model.attention: null)"),
+    ):
+        done = seqattn("evaluate", run, *words)
+        assert done.code == 2
+        assert message in done.err
+
+
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 9])
 def test_evaluate_on_sequences_of_any_length(
     seqattn: Command, attention_run: Path, tmp_path: Path, length: int

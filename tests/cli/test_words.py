@@ -31,6 +31,7 @@ from seqattn.data.measures import (
     edit_distances,
     losses_of_ngrams,
     measures_of_rules,
+    sequence_errors,
 )
 from seqattn.data.tokens import END, PAD, SPECIAL, UNKNOWN, Tokens
 from seqattn.errors import UsageError
@@ -406,6 +407,14 @@ def test_heatmaps_have_the_symbols_of_both_sides(run: RunFolder) -> None:
     assert run.predictions_picture.exists()
 
 
+def test_other_checkpoints_have_heatmaps_with_links(
+    run: RunFolder, seqattn: Command, tmp_path: Path
+) -> None:
+    done = seqattn("plot-attention", run.last, "--examples", "2", "--output", tmp_path / "last.svg")
+    assert done.code == 0, done.err
+    assert "outlined: known links" in (tmp_path / "last.svg").read_text()
+
+
 def test_the_terminal_shows_the_symbols_of_both_sides(run: RunFolder, seqattn: Command) -> None:
     done = seqattn("plot-attention", run.path, "--terminal", "--examples", "1")
     assert done.code == 0, done.err
@@ -557,6 +566,8 @@ def test_a_source_with_several_targets_counts_once_with_the_nearest() -> None:
         scores.add_free_running(one, part.select(one), outputs[one])
     # "ab" is nearest to "cc", 1 edit of 2 symbols; the two equal pairs of "c" count twice.
     assert scores.outputs == (2, 3, 1, 4)
+    totals, sizes = sequence_errors(space, part, outputs)
+    assert (totals.tolist(), sizes.tolist()) == ([1, 0, 0], [2, 1, 1])
 
 
 def test_unknown_symbols_are_never_right_and_do_not_make_sources_equal() -> None:
@@ -566,6 +577,7 @@ def test_unknown_symbols_are_never_right_and_do_not_make_sources_equal() -> None
     scores = TokenScores(part)
     scores.add_free_running(slice(0, 4), part, part.target)
     assert scores.outputs == (3, 4, 1, 5)  # all but the unknown target, each by itself
+    assert sequence_errors(space, part, part.target).totals.tolist() == [0, 0, 1, 0]
     scores.add_teacher_forced(
         slice(0, 4), part, np.concatenate([part.target, part.target * 0], axis=-1)
     )

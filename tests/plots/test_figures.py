@@ -31,6 +31,7 @@ from seqattn.plots import (
 )
 from seqattn.plots.attention import Layout
 from seqattn.plots.captions import weights_caption
+from seqattn.plots.knock_out import knock_out_figure
 from seqattn.plots.run_pictures import attention_picture
 from seqattn.plots.style import FORMATS
 from seqattn.plots.texts import MAX_LETTERS, shorten_pair, texts_figure
@@ -671,3 +672,26 @@ def test_titles_from_files_are_drawn_as_they_are() -> None:
     titles = sequence_titles(arrays, "sequence")
     assert titles == ["sequence a$\\frac", f"sequence {'x' * 9}…{'x' * 8}12", "sequence e?[31m"]
     as_bytes(attention_figure([WEIGHTS], titles=titles[:1]))
+
+
+# --- the cost of heads ----------------------------------------------------------------------------
+
+
+def test_the_cost_of_each_head_is_in_its_cell() -> None:
+    costs = {"decoder_self": np.array([[0.0123, -0.00001], [0.3, 0.001]]),
+             "cross": np.array([[0.05, 0.02], [0, -0.04]])}  # fmt: skip
+    significant = {kind: (np.abs(each) > 0.03).astype(float) for kind, each in costs.items()}
+    figure = knock_out_figure(
+        costs, "symbol_error_rate", title="run", is_significant=significant, scaled=False
+    )
+    decoder, cross, bar = figure.axes
+    assert texts(decoder) == ["+1.2", "+0.0", "+30.0", "+0.1"]  # percentage points
+    assert [text.get_fontweight() for text in cross.texts] == ["bold", "normal", "normal", "bold"]
+    assert decoder.get_title() == "decoder self-attention"
+    assert ticks(cross) == (["1", "2"], ["1", "2"])
+    assert bar.get_ylabel() == "change of symbol error rate,\npercentage points"
+    image = cross.get_images()[0]
+    assert (image.norm.vmin, image.norm.vmax) == (-30, 30)  # one scale, symmetric about 0
+    same = knock_out_figure(costs, "rmse", title="", is_significant=significant, scaled=True)
+    assert texts(same.axes[0])[0] == "+0.012"
+    assert same.axes[-1].get_ylabel() == "change of RMSE,\nscaled units"

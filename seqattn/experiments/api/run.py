@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from seqattn.analysis.attention_flow import AttributionMethod, attribute_to_sources
 from seqattn.analysis.evaluation import (
     Evaluation,
     FreeRunningForecast,
@@ -22,6 +23,7 @@ from seqattn.analysis.evaluation import (
 from seqattn.analysis.evaluation.frames import FrameReader, forecast_columns
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.analysis.evaluation.texts import TextOutput, longest_output, translate
+from seqattn.analysis.knock_out import KnockOut, knock_out_heads
 from seqattn.config import Config
 from seqattn.data import Sequences, Splits
 from seqattn.data.writing import forecast_arrays
@@ -299,6 +301,17 @@ class Run:
         baselines = ReferenceLosses.from_splits(sequences, data)
         return evaluate(self.trained.model, sequences, baselines)
 
+    def knock_out_heads(self) -> KnockOut:
+        """Compute the errors on the test sequences without each attention head; see `seqattn
+        evaluate --knock-out-heads`.
+
+        Raises:
+            UsageError: if the model has no attention weights that can be replaced.
+            DataError: if the training data are missing or have changed.
+        """
+        self._check_attention()
+        return knock_out_heads(self.trained.model, self.data.test)
+
     def doctor(self) -> list[Finding]:
         """Diagnose the run from its attention weights and losses; see `seqattn doctor`."""
         from seqattn.analysis import doctor
@@ -313,6 +326,7 @@ class Run:
         kind: str = "cross",
         layer: int | None = None,
         head: int | None = None,
+        show: Literal["weights", "rollout", "flow"] = "weights",
     ) -> Figure:
         """Plot the attention weights of test sequences, or of a model of symbols for texts.
 
@@ -323,10 +337,13 @@ class Run:
             kind: "cross", "encoder_self" or "decoder_self".
             layer: index of a layer; None for all layers.
             head: index of a head; None for all heads.
+            show: "rollout" or "flow" draws what reaches each output step of a Transformer from the
+                source through all layers; see `seqattn.analysis.attention_flow`.
 
         Raises:
             UsageError: if the sequence, kind, layer or head does not exist, or if the model has no
-                attention.
+                attention; if `show` is unknown, or not "weights" for another model than a
+                Transformer or together with a kind, layer or head.
             CheckpointError: if the files of the run cannot be read.
         """
         from seqattn.plots import run_pictures
@@ -350,6 +367,14 @@ class Run:
             arrays = forecast_arrays(part, result.values, with_target=True)
             weights = {**arrays, **result.attention_arrays(part, steps_real=True)}
             titles = sequence_titles(arrays)
+        if show != "weights":
+            if show not in get_args(AttributionMethod):
+                raise UsageError(f"show: {show!r} is none of 'weights', 'rollout' and 'flow'.")
+            if (kind, layer, head) != ("cross", None, None):
+                raise UsageError(
+                    f"show: {show!r} combines all layers and heads; leave out kind, layer and head."
+                )
+            weights = attribute_to_sources(weights, show)
         return run_pictures.attention_picture(
             weights, titles, len(titles), kind=kind, layer=layer, head=head
         )[0]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from seqattn.errors import UsageError, counted
 
+AttentionKind = Literal["cross", "encoder_self", "decoder_self"]
 OverrideMode = Literal["uniform", "shuffled", "previous", "one_hot", "zeros"]
 MODES = "uniform, shuffled, previous, one_hot:K, zeros[:LAYER[:HEAD]] or forced:FILE.json"
 SEED = 0
@@ -23,7 +24,14 @@ SEED = 0
 
 class WeightIntervention(Protocol):
     """A function that replaces the attention weights of one forecast. For each layer, successive
-    calls of the function cover successive decoder steps."""
+    calls of the function cover successive decoder steps.
+
+    Attributes:
+        kind: the kind of attention whose weights are replaced; see `AttentionMap.kind`. A model
+            leaves the other kinds as they are.
+    """
+
+    kind: AttentionKind
 
     def __call__(self, weights: Tensor, keep: Tensor | None, layer: int = 0) -> Tensor:
         """Return the weights (..., N, A, T, S) that replace `weights` (..., N, A, T, S).
@@ -50,12 +58,14 @@ class Override:
         index: the source step of `one_hot`, counted from 0.
         layer: the layer of `zeros`, counted from 0; None for all layers.
         head: the head of `zeros` in that layer, counted from 0; None for all heads.
+        kind: the kind of attention to which `zeros` applies. The other modes need "cross".
     """
 
     mode: OverrideMode
     index: int = 0
     layer: int | None = None
     head: int | None = None
+    kind: AttentionKind = "cross"
 
     @classmethod
     def parse(cls, text: str) -> Override:
@@ -135,7 +145,7 @@ class _OverrideIntervention:
     stores the previous weights of each layer."""
 
     def __init__(self, override: Override) -> None:
-        self.override = override
+        self.override, self.kind = override, override.kind
         self.prev_weights = dict[int, Tensor]()
         self.generator = torch.Generator().manual_seed(SEED)
 
@@ -174,6 +184,8 @@ class _OverrideIntervention:
 class _ForcedIntervention:
     """`ForcedWeights` that are applied to one forecast. The intervention counts the decoder steps
     of each layer."""
+
+    kind: AttentionKind = "cross"
 
     def __init__(self, weights: Tensor) -> None:
         self.weights = weights
