@@ -355,6 +355,26 @@ class Recurrent(ModelConfig):
     """Attention of the decoder. `null` means an encoder-decoder without attention."""
     embedding: EmbeddingConfig | None = None
     """Embedding of symbols, for data whose steps are symbols. `null` means the defaults."""
+    copying: bool = False
+    """Whether an output can be copied from the source symbol to which the attention points, with a
+    learned probability, instead of generated from the vocabulary (See et al. 2017). Source and
+    target must be symbols, and the attention must have one head."""
+
+    @model_validator(mode="after")
+    def _check_copying(self) -> Self:
+        if self.copying and self.attention is None:
+            raise contradiction(
+                "copying",
+                "is true, but with attention: null nothing points to a source symbol. Set it to"
+                " false, or choose an attention",
+            )
+        if self.copying and self.attention is not None and self.attention.heads > 1:
+            raise contradiction(
+                "copying",
+                f"is true, but attention has heads: {self.attention.heads}, which point to"
+                " different source symbols. Set model.attention.heads=1",
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_context(self) -> Self:

@@ -37,11 +37,12 @@ def explain_recurrent(
         raise UsageError("This model has no attention (model.attention: null).")
     check_index("--layer", layer, 1)
     check_index("--head", head, attention.heads)
-    memory, state, point = model.encode(source, None)
+    encoded, state, point = model.encode(source, None)
     states, _ = model.encode_states(model.source_modality.embed(source), None)
+    memory = encoded.attention
     assert memory is not None
     for before in model.target_modality.read(forecast[:, :-1]).unbind(-2):
-        _, _, state = model.step(point, state, memory)
+        _, _, state = model.step(point, state, encoded)
         point = before
     query, attended, new = _decoder_step(model, attention, memory, state, point)
     record.add_decoder_input(model.target_modality, point, features)
