@@ -212,6 +212,18 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_coverage_loss(self) -> Self:
+        attention = self.model.attention if isinstance(self.model, Recurrent) else None
+        if self.training.coverage_loss > 0 and not isinstance(attention, CoverageAttention):
+            raise contradiction(
+                "training",
+                f"has coverage_loss: {self.training.coverage_loss:g}, but only attention with"
+                " score: coverage sums its past weights. Set training.coverage_loss=0, or"
+                " model.attention.score=coverage",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_transformer_forcing(self) -> Self:
         forcing = self.training.teacher_forcing
         always = isinstance(forcing, ConstantForcing) and forcing.probability == 1
