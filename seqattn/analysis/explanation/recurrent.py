@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
+from seqattn.analysis.explanation.copying import explain_copying
 from seqattn.analysis.explanation.record import Explanation, check_index
 from seqattn.errors import UsageError
 from seqattn.models import RecurrentModel
@@ -60,7 +61,13 @@ def explain_recurrent(
         contexts = attended.context.view(attention.heads, -1)
         context = record.add_head_contexts(contexts, head, context)
     vector, name = _readout(record, model, query, context, new)
-    record.add_output(model, vector, name, features, forecast[0, -1])
+    if model.copier is None:
+        record.add_output(model, vector, name, features, forecast[0, -1])
+        return
+    assert encoded.symbols is not None
+    x = as_printed(model.target_modality.embed(point)[0])
+    gated = np.concatenate([context, as_printed(new[0]), x])
+    explain_copying(record, model, vector, name, gated, encoded.symbols[0], forecast[0, -1])
 
 
 def _decoder_step(
