@@ -43,8 +43,9 @@ def explain_copying(
     gate, state = model.copier.gate, "h'" if model.context_is_input else "h"
     of_model = gate(torch.as_tensor(gated, dtype=output.dtype, device=output.device))
     formula = f"z = w [context; {state}; decoder input] + b"
-    rows, of_model = gated[None], as_printed(of_model[None])
-    z = record.add_map("Gate", formula, gate, rows, of_model, slice(0, 1), ["z"])[0]
+    z = record.add_map(
+        "Gate", formula, gate, gated[None], as_printed(of_model[None]), slice(0, 1), ["z"]
+    )[0]
     columns = {"z": z, "g": 1 / (1 + np.exp(-z))}
     g = record.add_columns("Probability of generating", "g = sigmoid(z)", columns, ["g"])
 
