@@ -36,7 +36,6 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import Recurrent
-from seqattn.errors import UsageError
 from seqattn.models.attention import (
     Attention,
     AttentionMemory,
@@ -224,10 +223,8 @@ class RecurrentModel(Seq2SeqModel):
         self.readout_width = 2 * H if reads_context else H
         self.output = target.output_layer(self.readout_width)
         self.copier: Copier | None = None
-        if config.copying:
-            if features.copied_symbols is None:
-                raise UsageError("model.copying: true needs sources and targets of symbols.")
-            self.copier = Copier(2 * H + target.input_width, features.copied_symbols)
+        if config.copying:  # an estimate of memory counts parameters without vocabularies
+            self.copier = Copier(2 * H + target.input_width, features.copied_symbols or ())
         self.skip = build_skip(config.skip, lengths, features, self.output)
         self.shares_memory = self.attention is None or not self.attention.reads_past_weights
 

@@ -215,6 +215,7 @@ def manual_changes(base: Config, path: str) -> list[Changes]:
         "model.max_distance": [{path: 1, "model.positions": "relative"}],
         "model.positions": [{path: "none", "model.longest": None}],
         "training.batch_type": [{path: "tokens", "training.batch_size": 80}],
+        "training.coverage_loss": [{path: 0.5, "model.attention.score": "coverage"}],
         "training.momentum": [{path: 0.5, "training.optimizer": "sgd"}],
     }  # fmt: skip
     return table.get(path, [])
