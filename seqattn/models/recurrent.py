@@ -28,7 +28,7 @@ With `copying`, the outputs are log-probabilities of symbols; see `seqattn.model
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -325,9 +325,8 @@ class RecurrentModel(Seq2SeqModel):
             if decoded.attention is not None:
                 attended.append(decoded.attention)
             if len(plan) > 1 or skip is not None or self.copier is not None:
-                gated = [vectors[t] for t in range(first, last) if vectors]
-                output = self._outputs(decoded, gated, start.memory)
-                values.append(output if skip is None else output + skip)
+                steps = range(first, last)
+                values.append(self._outputs(decoded, vectors, steps, start.memory, skip))
         about = self._maps(attended, with_attention), self._sampled_actions(attended)
         if not values:
             return ModelOutput.of_states(decoded.readout, self.output, *about)
@@ -383,8 +382,9 @@ class RecurrentModel(Seq2SeqModel):
         else:
             projected = table_rows(memory.table, decoder_input.squeeze(-1))
         decoded = self._decode([projected], state, memory.attention, NO_NOISE)
-        gated = [] if self.copier is None else [self.target_modality.embed(decoder_input)]
-        return self._outputs(decoded, gated, memory), decoded.attention, decoded.state
+        vectors = {} if self.copier is None else {0: self.target_modality.embed(decoder_input)}
+        output = self._outputs(decoded, vectors, range(1), memory)
+        return output, decoded.attention, decoded.state
 
     def _input_vectors(
         self, steps: Sequence[int], embedded: Tensor | SymbolInputs
@@ -402,22 +402,25 @@ class RecurrentModel(Seq2SeqModel):
         return dict(zip(steps, embedded.unbind(-2), strict=True))
 
     def _outputs(
-        self, decoded: Decoded, vectors: Sequence[Tensor], memory: DecoderMemory
-    ) -> Tensor:
+        self, decoded: Decoded, vectors: Mapping[int, Tensor], steps: range, memory: DecoderMemory,
+        skip: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Return the outputs (..., N, L, width of an output) of a segment.
 
         Args:
             decoded: the segment.
-            vectors: the embedded input (..., N, E) of each step; empty without copying.
+            vectors: the embedded inputs by step; see `_input_vectors`.
+            steps: the steps of the segment.
             memory: the memory that `encode` returned.
+            skip: the output of the skip connection, which is added.
         """
         outputs = self.output(decoded.readout)
-        if self.copier is None:
-            return outputs
-        assert decoded.attention is not None and memory.symbols is not None
-        parts = decoded.attention.context, decoded.hidden, torch.stack(list(vectors), dim=-2)
-        gated = torch.cat(parts, dim=-1)
-        return self.copier(outputs, gated, decoded.attention.weights, memory.symbols)
+        if self.copier is not None:
+            assert decoded.attention is not None and memory.symbols is not None
+            read = torch.stack([vectors[t] for t in steps], dim=-2)
+            gated = torch.cat([decoded.attention.context, decoded.hidden, read], dim=-1)
+            outputs = self.copier(outputs, gated, decoded.attention.weights, memory.symbols)
+        return outputs if skip is None else outputs + skip
 
     def _decode(
         self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
