@@ -361,22 +361,6 @@ class Recurrent(ModelConfig):
     target must be symbols, and the attention must have one head."""
 
     @model_validator(mode="after")
-    def _check_copying(self) -> Self:
-        if self.copying and self.attention is None:
-            raise contradiction(
-                "copying",
-                "is true, but with attention: null nothing points to a source symbol. Set it to"
-                " false, or choose an attention",
-            )
-        if self.copying and self.attention is not None and self.attention.heads > 1:
-            raise contradiction(
-                "copying",
-                f"is true, but attention has heads: {self.attention.heads}, which point to"
-                " different source symbols. Set model.attention.heads=1",
-            )
-        return self
-
-    @model_validator(mode="after")
     def _check_context(self) -> Self:
         if self.attention is None and self.context == "input":
             raise contradiction(
@@ -422,6 +406,12 @@ class Recurrent(ModelConfig):
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
         attention = self.attention
+        if self.copying and (attention is None or attention.heads > 1):
+            raise contradiction(
+                "copying",
+                "is true, which needs attention with one head to point to a source symbol. Set it"
+                " to false, or choose an attention with heads: 1",
+            )
         if attention is None:
             return self
         widths = {"hidden_dim": self.hidden_dim, "attention.key_dim": None}

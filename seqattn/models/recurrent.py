@@ -382,7 +382,9 @@ class RecurrentModel(Seq2SeqModel):
         else:
             projected = table_rows(memory.table, decoder_input.squeeze(-1))
         decoded = self._decode([projected], state, memory.attention, NO_NOISE)
-        vectors = {} if self.copier is None else {0: self.target_modality.embed(decoder_input)}
+        if self.copier is None:
+            return self.output(decoded.readout), decoded.attention, decoded.state
+        vectors = {0: self.target_modality.embed(decoder_input)}
         output = self._outputs(decoded, vectors, range(1), memory)
         return output, decoded.attention, decoded.state
 
