@@ -24,6 +24,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import softplus
 
 from seqattn.models.layers import Linear, at_least_float32
 
@@ -71,6 +72,8 @@ class Copier(nn.Module):
         logits, gate = at_least_float32(logits), self.gate(inputs)
         least = torch.finfo(logits.dtype).tiny
         pointed = weights / weights.sum(dim=-1, keepdim=True).clamp(min=least)
-        generated, copied = gate.sigmoid() * logits.softmax(dim=-1), (-gate).sigmoid() * pointed
+        # g = exp(-softplus(-z)), because ONNX Runtime rounds small values of the sigmoid.
+        generated = (logits.log_softmax(dim=-1) - softplus(-gate)).exp()
+        copied = (-softplus(gate)).exp() * pointed
         places = symbols.unsqueeze(-2).expand_as(copied)
         return generated.scatter_add(-1, places, copied).clamp(min=least).log()
