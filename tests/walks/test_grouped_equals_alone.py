@@ -140,7 +140,7 @@ def bases() -> dict[str, Config]:
         },
         "dates": {
             "data": {**paths, "kind": "dates"},
-            "model": {"attention": {"score": "additive"},
+            "model": {"attention": {"score": "coverage"},
                       "embedding": {"dim": 3, "dropout": 0.1, "word_dropout": 0.1}},
             "training": {"batch_order": "by_length", "feedback": "sampled",
                          "label_smoothing": 0.1},
@@ -155,7 +155,7 @@ def bases() -> dict[str, Config]:
             "data": {"kind": "text", "path": str(files()["pairs"]),
                      "source": {"unit": "bpe", "max_size": 24}, "target": {"unit": "bpe"},
                      "split": {"validation": 0.2, "test": 0.2}},
-            "model": {"attention": {"score": "dot"}},
+            "model": {"attention": {"score": "linear"}},
         },
         "grammar": {
             "data": {**paths, "kind": "grammar"},
@@ -215,7 +215,6 @@ def manual_changes(base: Config, path: str) -> list[Changes]:
         "model.max_distance": [{path: 1, "model.positions": "relative"}],
         "model.positions": [{path: "none", "model.longest": None}],
         "training.batch_type": [{path: "tokens", "training.batch_size": 80}],
-        "training.coverage_loss": [{path: 0.5, "model.attention.score": "coverage"}],
         "training.momentum": [{path: 0.5, "training.optimizer": "sgd"}],
     }  # fmt: skip
     return table.get(path, [])
