@@ -36,6 +36,7 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import Recurrent
+from seqattn.errors import UsageError
 from seqattn.models.attention import (
     Attention,
     AttentionMemory,
@@ -196,6 +197,10 @@ class RecurrentModel(Seq2SeqModel):
     def __init__(
         self, config: Recurrent, features: FeatureSpec, lengths: Lengths | None = None
     ) -> None:
+        """
+        Raises:
+            UsageError: if the model copies, and the weights of a plugin may be negative.
+        """
         super().__init__()
         H, cell, two_way = config.hidden_dim, cell_factory(config.cell), config.bidirectional
         has_attention = config.attention is not None
@@ -224,6 +229,13 @@ class RecurrentModel(Seq2SeqModel):
         self.output = target.output_layer(self.readout_width)
         self.copier: Copier | None = None
         if config.copying:  # an estimate of memory counts parameters without vocabularies
+            assert self.attention is not None
+            weighting = self.attention.location or self.attention.normalizer
+            if weighting.meaning == "strength":
+                raise UsageError(
+                    f"model.copying: true needs weights that are a distribution, but those of"
+                    f" {type(weighting).__name__} may be negative. Set model.copying=false."
+                )
             self.copier = Copier(2 * H + target.input_width, features.copied_symbols or ())
         self.skip = build_skip(config.skip, lengths, features, self.output)
         self.shares_memory = self.attention is None or not self.attention.reads_past_weights

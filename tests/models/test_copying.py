@@ -14,10 +14,10 @@ from torch import Tensor
 from seqattn.config import Config, Training
 from seqattn.data import DataSpec, load_data
 from seqattn.data.tokens import BEGIN, END, PAD, UNKNOWN, Tokens
-from seqattn.errors import ConfigError
+from seqattn.errors import ConfigError, UsageError
 from seqattn.experiments.prepare import check_fit
 from seqattn.models import FeatureSpec, Seq2SeqModel, build_model, functions
-from seqattn.models.attention import Override
+from seqattn.models.attention import Override, Softmax
 from seqattn.models.copying import Copier
 from seqattn.models.decoding import GREEDY, decode, log_probabilities
 from seqattn.training.batches import Batch
@@ -254,6 +254,12 @@ def test_a_model_that_cannot_point_is_refused(attention: dict[str, Any] | None) 
     with pytest.raises(ValidationError, match="needs attention with one head to point") as caught:
         Config.model_validate({"model": {"copying": True, "attention": attention}})
     assert caught.value.errors()[0]["ctx"]["key"] == "copying"
+
+
+def test_negative_weights_do_not_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Softmax, "meaning", "strength")
+    with pytest.raises(UsageError, match="model.copying: true needs weights that are a distr"):
+        model_of()
 
 
 def test_vectors_are_not_copied() -> None:
