@@ -26,7 +26,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from seqattn.errors import UsageError
+from seqattn.models.attention import Attention
 from seqattn.models.layers import Linear, at_least_float32
+from seqattn.models.modality import FeatureSpec
 
 
 class Copier(nn.Module):
@@ -77,3 +80,19 @@ class Copier(nn.Module):
         copied = (-softplus(gate)).exp() * pointed
         places = symbols.unsqueeze(-2).expand_as(copied)
         return generated.scatter_add(-1, places, copied).clamp(min=least).log()
+
+
+def build_copier(attention: Attention, width: int, features: FeatureSpec) -> Copier:
+    """Build the mixture of a model with the given attention; see `Copier`.
+
+    Raises:
+        UsageError: if the attention weights may be negative, which those of a plugin can be.
+    """
+    weighting = attention.location or attention.normalizer
+    if weighting.meaning == "strength":
+        raise UsageError(
+            "model.copying: true needs weights that are a distribution, but those of"
+            f" {type(weighting).__name__} may be negative. Set model.copying=false."
+        )
+    # An estimate of memory counts the parameters of a model without vocabularies.
+    return Copier(width, features.copied_symbols or ())

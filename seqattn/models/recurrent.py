@@ -36,7 +36,6 @@ import torch
 from torch import Tensor, nn
 
 from seqattn.config import Recurrent
-from seqattn.errors import UsageError
 from seqattn.models.attention import (
     Attention,
     AttentionMemory,
@@ -62,7 +61,7 @@ from seqattn.models.cells import (
     last_valid,
     reads_symbols,
 )
-from seqattn.models.copying import Copier
+from seqattn.models.copying import Copier, build_copier
 from seqattn.models.layers import (
     Linear,
     SymbolInputs,
@@ -197,10 +196,6 @@ class RecurrentModel(Seq2SeqModel):
     def __init__(
         self, config: Recurrent, features: FeatureSpec, lengths: Lengths | None = None
     ) -> None:
-        """
-        Raises:
-            UsageError: if the model copies, and the weights of a plugin may be negative.
-        """
         super().__init__()
         H, cell, two_way = config.hidden_dim, cell_factory(config.cell), config.bidirectional
         has_attention = config.attention is not None
@@ -228,15 +223,9 @@ class RecurrentModel(Seq2SeqModel):
         self.readout_width = 2 * H if reads_context else H
         self.output = target.output_layer(self.readout_width)
         self.copier: Copier | None = None
-        if config.copying:  # an estimate of memory counts parameters without vocabularies
-            assert self.attention is not None
-            weighting = self.attention.location or self.attention.normalizer
-            if weighting.meaning == "strength":
-                raise UsageError(
-                    f"model.copying: true needs weights that are a distribution, but those of"
-                    f" {type(weighting).__name__} may be negative. Set model.copying=false."
-                )
-            self.copier = Copier(2 * H + target.input_width, features.copied_symbols or ())
+        if config.copying:
+            width = 2 * H + target.input_width
+            self.copier = build_copier(cast("Attention", self.attention), width, features)
         self.skip = build_skip(config.skip, lengths, features, self.output)
         self.shares_memory = self.attention is None or not self.attention.reads_past_weights
 
