@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from seqattn.config import Config, Training
+from seqattn.config import Config, Training, resolve
 from seqattn.data import DataSpec, load_data
 from seqattn.data.tokens import BEGIN, END, PAD, UNKNOWN, Tokens
 from seqattn.errors import ConfigError, UsageError
@@ -20,9 +20,11 @@ from seqattn.models import FeatureSpec, Seq2SeqModel, build_model, functions
 from seqattn.models.attention import Override, Softmax
 from seqattn.models.copying import Copier
 from seqattn.models.decoding import GREEDY, decode, log_probabilities
+from seqattn.training import TrainingRun, to_tensors
 from seqattn.training.batches import Batch
 from seqattn.training.objective import AutogradLoss, ManualBackwardLoss, build_loss
 from tests.models.test_tokens import COPIED, E, H, N, T, V, W, batch, built
+from tests.training_session import trained
 
 Weights = Mapping[str, Tensor]
 KEEP = torch.arange(T) < torch.tensor([6, 2, 1, 4, 6])[:, None]
@@ -266,6 +268,33 @@ def test_vectors_are_not_copied() -> None:
     config = Config.model_validate({"data": {"n_train": 20}, "model": {"copying": True}})
     with pytest.raises(ConfigError, match="model.copying: true copies symbols of the source"):
         check_fit(config, load_data(config.data))
+
+
+def share_of_new_symbols(copying: bool) -> float:
+    """Train a model to repeat its source, and return the share of right outputs of the test symbols
+    that no training target contains."""
+    sets = ["data.kind=copy", "data.symbols=300", "data.length=4", "data.min_length=2",
+            "data.n_train=200", "data.n_validation=10", "data.n_test=100", "training.epochs=40",
+            "training.batch_size=20", "training.teacher_forcing.probability=1",
+            "model.hidden_dim=24", "model.bidirectional=true",
+            "model.attention.score=additive", f"model.copying={str(copying).lower()}"]  # fmt: skip
+    config = resolve(None, sets).config
+    data = load_data(config.data)
+    train, validation, test = map(to_tensors, (data.train, data.validation, data.test))
+    features = FeatureSpec.of(DataSpec.of_splits(data))
+    model = build_model(config.model, features, config.seed)
+    trained([TrainingRun(model, train, validation, config.training, config.seed)])
+    true, T = test.target[..., 0], test.target.shape[1]
+    found = decode(model.eval(), test.source, test.source_lengths, T, GREEDY).symbols[:, 0]
+    is_right = torch.nn.functional.pad(found, (0, T - found.shape[1])) == true
+    is_new = (true > UNKNOWN) & ~torch.isin(true, train.target)
+    assert is_new.sum() > 30
+    return float(is_right[is_new].float().mean())
+
+
+def test_only_copying_writes_symbols_that_no_training_target_contains() -> None:
+    assert share_of_new_symbols(copying=False) == 0
+    assert share_of_new_symbols(copying=True) > 0.7
 
 
 # --- the coverage loss ----------------------------------------------------------------------------
