@@ -380,6 +380,10 @@ class Recurrent(ModelConfig):
     """Attention of the decoder. `null` means an encoder-decoder without attention."""
     embedding: EmbeddingConfig | None = None
     """Embedding of symbols, for data whose steps are symbols. `null` means the defaults."""
+    copying: bool = False
+    """Whether an output can be copied from the source symbol to which the attention points, with a
+    learned probability, instead of generated from the vocabulary (See et al. 2017). Source and
+    target must be symbols, and the attention must have one head."""
 
     @model_validator(mode="after")
     def _check_context(self) -> Self:
@@ -427,6 +431,12 @@ class Recurrent(ModelConfig):
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
         attention = self.attention
+        if self.copying and (attention is None or attention.heads > 1):
+            raise contradiction(
+                "copying",
+                "is true, which needs attention with one head to point to a source symbol. Set it"
+                " to false, or choose an attention with heads: 1",
+            )
         if attention is None:
             return self
         widths = {"hidden_dim": self.hidden_dim, "attention.key_dim": None}

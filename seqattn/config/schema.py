@@ -203,7 +203,15 @@ class Config(Section):
         return {**given, "training": {**training, "teacher_forcing": forcing}}
 
     @model_validator(mode="after")
-    def _check_compile(self) -> Self:
+    def _check_training_of_model(self) -> Self:
+        attention = self.model.attention if isinstance(self.model, Recurrent) else None
+        if self.training.coverage_loss > 0 and not isinstance(attention, CoverageAttention):
+            raise contradiction(
+                "training",
+                f"has coverage_loss: {self.training.coverage_loss:g}, but only attention with"
+                " score: coverage sums its past weights. Set training.coverage_loss=0, or"
+                " model.attention.score=coverage",
+            )
         if self.training.compile != "off" and not isinstance(self.model, Recurrent):
             raise contradiction(
                 "training",

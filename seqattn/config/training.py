@@ -183,6 +183,10 @@ class Training(Section):
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the probability that the target distribution of a symbol gives to all symbols alike
     (Szegedy et al. 2016). It changes the training loss of symbols only."""
+    coverage_loss: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """Factor of the coverage loss in the training loss, for `score: coverage`. The coverage loss of
+    a target step is the sum, over the source steps, of the smaller one of weight and coverage (See
+    et al. 2017, eq. 12 and 13). It is large if source steps are read again."""
     feedback: Literal["argmax", "sampled"] = "argmax"
     """Which symbol the decoder reads in training where it does not read the true one: the most
     probable symbol (`argmax`), or one drawn from the probabilities (`sampled`; Bengio et al. 2015).

@@ -116,6 +116,11 @@ def check_fit(config: Config, data: Splits) -> None:
             "model.embedding: the steps of these data are vectors, which have no embedding. Set"
             " model.embedding=null."
         )
+    if getattr(config.model, "copying", False) and not all(space.symbols for space in spaces):
+        raise ConfigError(
+            "model.copying: true copies symbols of the source, but the sources or the targets of"
+            " these data are vectors. Set model.copying=false."
+        )
     if config.model.skip == "none":
         return
     if has_symbols:

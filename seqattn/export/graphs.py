@@ -38,7 +38,7 @@ from seqattn.models.attention import AttentionMemory, WeightIntervention
 from seqattn.models.cells import Cell
 from seqattn.models.fast_weights import StateMemory
 from seqattn.models.positions import LearnedPositionalEmbedding
-from seqattn.models.recurrent import DecoderState
+from seqattn.models.recurrent import DecoderMemory, DecoderState
 from seqattn.models.transformer import KVCache
 
 SOURCE, LENGTHS = "source", "source_lengths"
@@ -140,10 +140,12 @@ class RecurrentParts(Parts):
             state[f"cell_{layer}"] = cell
         if model.uses_input_feeding:
             state["fed"] = encoded.state.cells[0].new_zeros(N, model.hidden)
-        if model.attention is not None and encoded.memory is not None:
-            keys, keep = encoded.memory.keys, encoded.memory.keep
+        if model.attention is not None and (attention := encoded.memory.attention) is not None:
+            keys, keep = attention.keys, attention.keep
             assert keep is not None
-            memory = {"keys": keys, "values": encoded.memory.values, "keep": keep}
+            memory = {"keys": keys, "values": attention.values, "keep": keep}
+            if encoded.memory.symbols is not None:
+                memory["symbols"] = encoded.memory.symbols
             *lead, S, _ = keys.shape
             initial = model.attention.initial_weights(keep, keys.new_zeros(*lead, 1, S))
             if initial is not None:
@@ -158,7 +160,8 @@ class RecurrentParts(Parts):
             attention_memory = AttentionMemory(
                 memory["keys"], memory["values"], memory["keep"], self.intervention(memory)
             )
-        output, attended, after = self.model.step(point, decoder_state, attention_memory)
+        decoder_memory = DecoderMemory(attention_memory, memory.get("symbols"))
+        output, attended, after = self.model.step(point, decoder_state, decoder_memory)
         new = {f"cell_{layer}": cell for layer, cell in enumerate(after.cells)}
         if after.attentional is not None:
             new["fed"] = after.attentional

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,8 @@ def _join_parts(
     traced: TracedParts, shapes: Mapping[str, tuple[int, ...]], per_step: Sequence[str]
 ) -> ModelProto:
     """Join the encoder and the step into a graph with one flat input for all parameters."""
-    padded = _parameters_to_inputs(traced.encoder) | _parameters_to_inputs(traced.step)
+    padded = _parameters_to_inputs(traced.encoder, shapes)
+    padded |= _parameters_to_inputs(traced.step, shapes)
     graph = build_loop(traced.encoder, traced.step, traced.state, None, per_step)
     _add_flat_parameters(graph, shapes, padded)
     names = [value.name for value in graph.graph.output]
@@ -125,11 +126,14 @@ def attention_shape(trained: LoadedModel) -> tuple[int, int]:
             return 0, 0
 
 
-def _parameters_to_inputs(model: ModelProto) -> dict[str, tuple[int, ...]]:
-    """Turn initializers that are parameters into inputs, and return the shapes of these inputs."""
+def _parameters_to_inputs(
+    model: ModelProto, parameters: Collection[str]
+) -> dict[str, tuple[int, ...]]:
+    """Turn initializers that are parameters into inputs, and return the shapes of these inputs.
+    Buffers, such as the symbols that a model copies, are constants of the graph."""
     shapes = dict[str, tuple[int, ...]]()
     for tensor in list(model.graph.initializer):
-        if tensor.name.startswith(PARAMETER):
+        if tensor.name.startswith(PARAMETER) and tensor.name[len(PARAMETER) :] in parameters:
             shapes[tensor.name] = tuple(tensor.dims)
             value = helper.make_tensor_value_info(tensor.name, TensorProto.FLOAT, tensor.dims)
             model.graph.input.append(value)

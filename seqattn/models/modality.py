@@ -22,7 +22,7 @@ import torch.nn.functional
 from torch import Tensor, nn
 
 from seqattn.config import EmbeddingConfig, Training
-from seqattn.data.tokens import BEGIN, END, UNKNOWN
+from seqattn.data.tokens import BEGIN, END, UNKNOWN, Tokens
 from seqattn.models.functions import computes_loss, cross_entropy_of_states
 from seqattn.models.layers import Embedding, Linear, TiedLinear, at_least_float32
 
@@ -59,6 +59,8 @@ class FeatureSpec:
             the source does not have the feature.
         source_symbols: size of the vocabulary of the source, or 0 if its steps are vectors.
         target_symbols: size of the vocabulary of the target, or 0 if its steps are vectors.
+        copied_symbols: for each source symbol, the target symbol with the same text, or the unknown
+            symbol if there is none; None unless source and target are symbols.
     """
 
     source_dim: int
@@ -66,6 +68,7 @@ class FeatureSpec:
     source_index_of_target: tuple[int, ...]
     source_symbols: int = 0
     target_symbols: int = 0
+    copied_symbols: tuple[int, ...] | None = None
 
     @classmethod
     def same(cls, features: int) -> FeatureSpec:
@@ -77,7 +80,10 @@ class FeatureSpec:
         """Build the spec from the features of a `DataSpec`."""
         F, G = len(spec.source_features), len(spec.target_features)
         sizes = spec.source.vocabulary_size, spec.target.vocabulary_size
-        return cls(F, G, spec.source_index_of_target, *sizes)
+        copied = None
+        if isinstance(spec.source, Tokens) and isinstance(spec.target, Tokens):
+            copied = tuple(spec.target.numbers(spec.source.symbols, ends=False).tolist())
+        return cls(F, G, spec.source_index_of_target, *sizes, copied)
 
     @property
     def has_same_features(self) -> bool:

@@ -22,10 +22,13 @@ With `context: input` (Bahdanau et al. 2015, section 3.1 and appendix A.2), the 
 previous state h_{t-1}, and the context is concatenated with the decoder input. The output is
 W h_t + b. The paper's readout (appendix A.2.2) is a maxout layer that also reads the context and
 the previous output.
+
+With `copying`, the outputs are log-probabilities of symbols; see `seqattn.models.copying`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -58,6 +61,7 @@ from seqattn.models.cells import (
     last_valid,
     reads_symbols,
 )
+from seqattn.models.copying import Copier, build_copier
 from seqattn.models.layers import (
     Linear,
     SymbolInputs,
@@ -134,36 +138,56 @@ class DecoderState(NamedTuple):
     prev_weights: Tensor | None = None
 
 
-class RecurrentEncoderOutput(NamedTuple):
-    """The encoder's output.
-
-    Attributes:
-        memory: keys and values of the source; None without attention.
-        state: the initial decoder state.
-        start_token: the first decoder input (..., N, F); see `Modality.start_token`.
-    """
-
-    memory: AttentionMemory | None
-    state: DecoderState
-    start_token: Tensor
-
-
 class DecoderMemory(NamedTuple):
-    """What all steps of a free-running decoder read.
+    """What all steps of a decoder read.
 
     Attributes:
         attention: keys and values of the source; None without attention.
-        table: the projected inputs (V, gates * H) of all target symbols; None to project the input
-            of each step.
+        symbols: the target symbols (..., N, S) for which the source steps stand; None for a model
+            that copies no symbols.
+        table: in free running, the projected inputs (V, gates * H) of all target symbols; None to
+            project the input of each step.
     """
 
     attention: AttentionMemory | None
-    table: Tensor | None
+    symbols: Tensor | None = None
+    table: Tensor | None = None
 
     def take(self, rows: Tensor) -> DecoderMemory:
         """Return the memory of the given sequences of a single run."""
         attention = None if self.attention is None else self.attention.take(rows)
-        return DecoderMemory(attention, self.table)
+        symbols = None if self.symbols is None else self.symbols.index_select(0, rows)
+        return DecoderMemory(attention, symbols, self.table)
+
+
+class RecurrentEncoderOutput(NamedTuple):
+    """The encoder's output.
+
+    Attributes:
+        memory: what the decoder reads of the source.
+        state: the initial decoder state.
+        start_token: the first decoder input (..., N, F); see `Modality.start_token`.
+    """
+
+    memory: DecoderMemory
+    state: DecoderState
+    start_token: Tensor
+
+
+class Decoded(NamedTuple):
+    """A segment of L decoder steps before the output layer.
+
+    Attributes:
+        readout: the states (..., N, L, readout_width) that the output layer maps.
+        attention: the context and the weights of L queries; None without attention.
+        state: the state after the segment.
+        hidden: the outputs (..., N, L, H) of the last decoder layer.
+    """
+
+    readout: Tensor
+    attention: AttentionOutput | None
+    state: DecoderState
+    hidden: Tensor
 
 
 class RecurrentModel(Seq2SeqModel):
@@ -198,6 +222,10 @@ class RecurrentModel(Seq2SeqModel):
         reads_context = self.context_is_output and not has_attentional
         self.readout_width = 2 * H if reads_context else H
         self.output = target.output_layer(self.readout_width)
+        self.copier: Copier | None = None
+        if config.copying:
+            width = 2 * H + target.input_width
+            self.copier = build_copier(cast("Attention", self.attention), width, features)
         self.skip = build_skip(config.skip, lengths, features, self.output)
         self.shares_memory = self.attention is None or not self.attention.reads_past_weights
 
@@ -221,11 +249,14 @@ class RecurrentModel(Seq2SeqModel):
         inputs = _embed(modality, self.encoder, read, factors, slice(None))
         states, cells = self.encode_states(inputs, source_lengths, rng)
         memory = None if self.attention is None else self.attention.precompute_memory(states, keep)
+        symbols = None if self.copier is None else self.copier.symbols(source)
         last = source.select(-2, -1)
         if source_lengths is not None:
             last = last_valid(source, source_lengths)
         start_token = self.target_modality.start_token(last)
-        return RecurrentEncoderOutput(memory, DecoderState(cells), start_token)
+        return RecurrentEncoderOutput(
+            DecoderMemory(memory, symbols), DecoderState(cells), start_token
+        )
 
     def encode_states(
         self, source: Tensor | SymbolInputs, source_lengths: Tensor | None, rng: RNG | None = None
@@ -274,6 +305,7 @@ class RecurrentModel(Seq2SeqModel):
         known, inputs = [0, *forced], shift_right(start.start_token, read, forced)
         embedded = _embed(modality, decoder, inputs, factors, known)
         projected = dict(zip(known, decoder.project_steps(embedded), strict=True))
+        vectors = self._input_vectors(known, embedded)
 
         state, values, attended = start.state, list[Tensor](), list[AttentionOutput]()
         skips = self.skip_outputs(source, source_lengths, [last - first for first, last, _ in plan])
@@ -285,18 +317,20 @@ class RecurrentModel(Seq2SeqModel):
                     fed = select_decoder_input(teacher_forcing, read, fed, first)
                 embedded = _embed(modality, decoder, fed.unsqueeze(-2), factors, [first])
                 (projected[first],) = decoder.project_steps(embedded)
-            states, attention, state = self._decode(
-                [projected[t] for t in range(first, last)], state, start.memory,
+                vectors |= self._input_vectors([first], embedded)
+            decoded = self._decode(
+                [projected[t] for t in range(first, last)], state, start.memory.attention,
                 noise.slice_steps(first, last),
             )  # fmt: skip
-            if attention is not None:
-                attended.append(attention)
-            if len(plan) > 1 or skip is not None:
-                output = self.output(states)
-                values.append(output if skip is None else output + skip)
+            state = decoded.state
+            if decoded.attention is not None:
+                attended.append(decoded.attention)
+            if len(plan) > 1 or skip is not None or self.copier is not None:
+                steps = range(first, last)
+                values.append(self._outputs(decoded, vectors, steps, start.memory, skip))
         about = self._maps(attended, with_attention), self._sampled_actions(attended)
         if not values:
-            return ModelOutput.of_states(states, self.output, *about)
+            return ModelOutput.of_states(decoded.readout, self.output, *about)
         return ModelOutput(torch.cat(values, dim=-2), *about)
 
     def begin(
@@ -310,12 +344,13 @@ class RecurrentModel(Seq2SeqModel):
     ) -> DecoderStart:
         memory, state, start_token = self.encode(source, source_lengths)
         if override is not None:
-            memory = replace(cast("AttentionMemory", memory), intervention=override.start())
-        table, vectors, decoder = None, self.target_modality.vectors, self.decoder
+            attention = cast("AttentionMemory", memory.attention)
+            memory = memory._replace(attention=replace(attention, intervention=override.start()))
+        vectors, decoder = self.target_modality.vectors, self.decoder
         is_innermost = uses_batch_innermost(decoder.weight_hh)
         if vectors is not None and _pays_a_table(vectors, decoder, source.shape[-3]):
-            table = None if is_innermost else decoder.project(vectors)
-        return DecoderStart(start_token, DecoderMemory(memory, table), state)
+            memory = memory._replace(table=None if is_innermost else decoder.project(vectors))
+        return DecoderStart(start_token, memory, state)
 
     def decoder_step(
         self,
@@ -325,40 +360,76 @@ class RecurrentModel(Seq2SeqModel):
         *,
         with_attention: bool,
     ) -> DecoderStep:
-        output, attention, state = self.step(decoder_input, state, *memory)
+        output, attention, state = self.step(decoder_input, state, memory)
         maps = self._maps([] if attention is None else [attention], with_attention)
         return DecoderStep(output, maps, state)
 
     def step(
-        self, decoder_input: Tensor, state: DecoderState, memory: AttentionMemory | None,
-        table: Tensor | None = None,
-    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
+        self, decoder_input: Tensor, state: DecoderState, memory: DecoderMemory
+    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:
         """Run one step of the decoder.
 
         Args:
             decoder_input: the decoder input (..., N, F).
             state: the state that `encode` or the previous step returned.
             memory: the memory that `encode` returned.
-            table: the projected inputs of all symbols; see `DecoderMemory`.
 
         Returns:
             the output (..., N, 1, F) without the skip connection; the context and the weights, or
                 None without attention; and the new state.
         """
-        if table is None:
+        if memory.table is None:
             projected = self.decoder.project(self.target_modality.embed(decoder_input))
         else:
-            projected = table_rows(table, decoder_input.squeeze(-1))
-        readout, attention, state = self._decode([projected], state, memory, NO_NOISE)
-        return self.output(readout), attention, state
+            projected = table_rows(memory.table, decoder_input.squeeze(-1))
+        decoded = self._decode([projected], state, memory.attention, NO_NOISE)
+        if self.copier is None:
+            return self.output(decoded.readout), decoded.attention, decoded.state
+        vectors = {0: self.target_modality.embed(decoder_input)}
+        output = self._outputs(decoded, vectors, range(1), memory)
+        return output, decoded.attention, decoded.state
+
+    def _input_vectors(
+        self, steps: Sequence[int], embedded: Tensor | SymbolInputs
+    ) -> dict[int, Tensor]:
+        """Return the embedded inputs (..., N, E) of the given steps, which the gate of copying
+        reads, by step; empty for a model that copies no symbols.
+
+        Args:
+            embedded: the result of `_embed` for these steps.
+        """
+        if self.copier is None:
+            return {}
+        if isinstance(embedded, SymbolInputs):
+            embedded = table_rows(embedded.vectors, embedded.numbers.squeeze(-1))
+        return dict(zip(steps, embedded.unbind(-2), strict=True))
+
+    def _outputs(
+        self, decoded: Decoded, vectors: Mapping[int, Tensor], steps: range, memory: DecoderMemory,
+        skip: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Return the outputs (..., N, L, width of an output) of a segment.
+
+        Args:
+            decoded: the segment.
+            vectors: the embedded inputs by step; see `_input_vectors`.
+            steps: the steps of the segment.
+            memory: the memory that `encode` returned.
+            skip: the output of the skip connection, which is added.
+        """
+        outputs = self.output(decoded.readout)
+        if self.copier is not None:
+            assert decoded.attention is not None and memory.symbols is not None
+            read = torch.stack([vectors[t] for t in steps], dim=-2)
+            gated = torch.cat([decoded.attention.context, decoded.hidden, read], dim=-1)
+            outputs = self.copier(outputs, gated, decoded.attention.weights, memory.symbols)
+        return outputs if skip is None else outputs + skip
 
     def _decode(
         self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
-    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
-        """Decode a segment of L projected inputs. Return the states (..., N, L, readout_width) that
-        the output layer maps, the context and the weights of L queries, and the state after the
-        segment."""
+    ) -> Decoded:  # fmt: skip
+        """Decode a segment of L projected inputs."""
         if self.is_sequential:
             return self._decode_sequentially(projected, state, memory, noise)
         states, last = self.decoder.unroll(projected, state.cells[0])
@@ -375,21 +446,21 @@ class RecurrentModel(Seq2SeqModel):
                 lasts.append(last)
             cells = tuple(lasts)
         if not self.context_is_output:
-            return noise.drop_readout(hidden), None, DecoderState(cells)
+            return Decoded(noise.drop_readout(hidden), None, DecoderState(cells), hidden)
         attended = self._attend(hidden, memory, state, noise.attention)
         readout = concat_features([attended.context, hidden])
         if self.combine is not None:
             readout = fast_tanh(self.combine(readout))
         new_state = DecoderState(cells, None, attended.prev_weights)
-        return noise.drop_readout(readout), attended, new_state
+        return Decoded(noise.drop_readout(readout), attended, new_state, hidden)
 
     def _decode_sequentially(
         self, projected: list[Tensor], state: DecoderState, memory: AttentionMemory | None,
         noise: Noise,
-    ) -> tuple[Tensor, AttentionOutput | None, DecoderState]:  # fmt: skip
+    ) -> Decoded:  # fmt: skip
         """Decode a segment like `_decode`, for models with `context: input` or with input feeding.
         The input of a step then depends on the attention of this step or of the previous step."""
-        readouts, attended = list[Tensor](), list[AttentionOutput]()
+        readouts, hidden, attended = list[Tensor](), list[Tensor](), list[AttentionOutput]()
         weight = self.decoder.context_weight(self.hidden)
         for t, step in enumerate(projected):
             step_noise = noise.slice_steps(t, t + 1)
@@ -400,6 +471,7 @@ class RecurrentModel(Seq2SeqModel):
                 cells = self.step_layers(step + context, state.cells, step_noise)
                 state = DecoderState(cells, None, attention.prev_weights)
                 readouts.append(self.top_layer_output(cells))
+                hidden.append(readouts[-1])
             else:
                 if state.attentional is not None:  # None stands for zeros
                     step = step + self.decoder.project_context(state.attentional, weight)
@@ -411,9 +483,11 @@ class RecurrentModel(Seq2SeqModel):
                 attentional = attentional.squeeze(-2)
                 state = DecoderState(cells, attentional, attention.prev_weights)
                 readouts.append(attentional)
+                hidden.append(query.squeeze(-2))
             attended.append(attention)
-        states = noise.drop_readout(torch.stack(readouts, dim=-2))
-        return states, _concat_outputs(attended), state
+        readout = noise.drop_readout(torch.stack(readouts, dim=-2))
+        outputs = readout if self.copier is None else torch.stack(hidden, dim=-2)
+        return Decoded(readout, _concat_outputs(attended), state, outputs)
 
     def step_layers(
         self, projected: Tensor, cells: tuple[Tensor, ...], noise: Noise = NO_NOISE
@@ -519,11 +593,12 @@ def _encoder_layer(
 
 
 def _concat_outputs(attended: list[AttentionOutput]) -> AttentionOutput:
-    """Join the outputs of L single queries into one output of L queries. Only the last context is
-    kept."""
+    """Join the outputs of L single queries into one output of L queries."""
     log_prob = None
     if attended[0].log_prob is not None:
         log_prob = torch.cat([each.log_prob for each in attended if each.log_prob is not None],
                                dim=-1)  # fmt: skip
-    weights = torch.cat([each.weights for each in attended], dim=-2)
-    return AttentionOutput(attended[-1].context, weights, attended[-1].prev_weights, log_prob)
+    contexts, weights = (
+        torch.cat(parts, dim=-2) for parts in zip(*(each[:2] for each in attended), strict=True)
+    )
+    return AttentionOutput(contexts, weights, attended[-1].prev_weights, log_prob)

@@ -3905,7 +3905,8 @@
     const weights = addWeightStages(step, addScores(step));
     const own = addContext(step, weights, addValues(step));
     const context = step.heads > 1 ? addHeadContexts(step, own) : own;
-    return addOutput(step, ...addReadout(step, query, context));
+    const readout = addReadout(step, query, context);
+    return content.config.copying === true ? null : addOutput(step, ...readout);
   }
 
   // src/live/arithmetic/transformer.ts

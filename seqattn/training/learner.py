@@ -190,6 +190,7 @@ class Learner:
             source_steps=self.loader.S,
             pairs=len(runs) * min(self.loader.size, self.loader.n) * self.loader.S * self.loader.T,
             bfloat16=self.config.precision == "bfloat16",
+            coverage_loss=self.config.coverage_loss,
         )
         weights, gradient = self.params.weights, self.params.gradient
         if weights.is_cuda and uses_graphs(self.config, self.params.model):

@@ -22,7 +22,7 @@ from torch import Tensor
 from seqattn.data.measures import OutputCounts
 from seqattn.data.text_measures import BLEU_COUNTS, RightTexts, bleu_counts, bleu_of
 from seqattn.errors import UsageError
-from seqattn.models import RNG, SampledActions, Seq2SeqModel
+from seqattn.models import RNG, ModelOutput, SampledActions, Seq2SeqModel
 from seqattn.models.cells import Cell, Kernel
 from seqattn.models.layers import at_least_float32
 from seqattn.training.batches import Batch, GatheredBatch
@@ -74,17 +74,19 @@ class AutogradLoss:
     name: str = "autograd"
 
     def __init__(
-        self, model: Seq2SeqModel, stack: StackedParams | None = None, *, bfloat16: bool = False
-    ) -> None:
+        self, model: Seq2SeqModel, stack: StackedParams | None = None, *, bfloat16: bool = False,
+        coverage_loss: float = 0.0,
+    ) -> None:  # fmt: skip
         """
         Args:
             model: the model, whose parameters may have a leading axis of runs.
             stack: parameters of the model, which `value_and_grad` needs; None if only `loss` and
                 `eval_losses` are called.
             bfloat16: whether to train in bfloat16 with `torch.autocast`.
+            coverage_loss: factor of the coverage loss, which is added to the loss in training only.
         """
         self.model, self.stack, self.modality = model, stack, model.target_modality
-        self.bfloat16 = bfloat16
+        self.bfloat16, self.coverage_loss = bfloat16, coverage_loss
         if bfloat16:
             self.name = "autograd in bfloat16"
 
@@ -149,10 +151,19 @@ class AutogradLoss:
             return self._loss(batch, teacher_forcing, rng)
 
     def _loss(self, batch: Batch, teacher_forcing: Tensor, rng: RNG | None = None) -> Tensor:
+        covers = self.coverage_loss > 0 and self.model.training
         forecast = self.model(
             batch.source, batch.target, source_lengths=batch.source_lengths,
-            teacher_forcing=teacher_forcing, with_attention=False, rng=rng,
+            teacher_forcing=teacher_forcing, with_attention=covers, rng=rng,
         )  # fmt: skip
+        loss = self._error_loss(forecast, batch)
+        if covers:
+            repeated = coverage_losses(forecast.attention[0].weights).unsqueeze(-1)
+            of_cells = repeated.expand(*repeated.shape[:-1], batch.target.shape[-1])
+            loss = loss + self.coverage_loss * self.modality.mean_error(of_cells, batch.target_keep)
+        return loss
+
+    def _error_loss(self, forecast: ModelOutput, batch: Batch) -> Tensor:
         pending, keep = forecast.pending, batch.target_keep
         if pending is not None and forecast.actions is None:
             return self.modality.loss_of_states(pending.states, pending.layer, batch.target, keep)
@@ -210,6 +221,7 @@ def build_loss(
     source_steps: int = 0,
     pairs: int = 0,
     bfloat16: bool = False,
+    coverage_loss: float = 0.0,
 ) -> tuple[StackedParams, LossFn]:
     """Stack the models of one config, and build their loss.
 
@@ -220,6 +232,7 @@ def build_loss(
             per pair and head, and with an additive score of K hidden units, for 2 * K more values
             per pair.
         bfloat16: whether to train in bfloat16. Only autograd supports bfloat16.
+        coverage_loss: see `AutogradLoss`. Only autograd supports the score with coverage.
 
     Returns:
         The stacked parameters and their loss.
@@ -231,7 +244,8 @@ def build_loss(
         stack = StackedParams(models, runs_innermost=inner)
         return stack, ManualBackwardLoss(manual.ManualLoss(stack.model, stack.gradient))
     stack = StackedParams(models)
-    return stack, AutogradLoss(stack.model, stack, bfloat16=bfloat16)
+    loss = AutogradLoss(stack.model, stack, bfloat16=bfloat16, coverage_loss=coverage_loss)
+    return stack, loss
 
 
 def _import_manual_backward() -> ModuleType | None:
@@ -244,6 +258,18 @@ def _import_manual_backward() -> ModuleType | None:
         if error.name != name:
             raise
         return None
+
+
+def coverage_losses(weights: Tensor) -> Tensor:
+    """Return the coverage loss of each target step, (..., N, T): the sum over the source steps of
+    the smaller of the weight and of the coverage, the sum of the weights of all earlier target
+    steps (See et al. 2017, eq. 12). Of several heads, it is the mean.
+
+    Args:
+        weights: (..., N, A, T, S) attention weights.
+    """
+    coverage = weights.cumsum(dim=-2) - weights
+    return torch.minimum(weights, coverage).sum(dim=-1).mean(dim=-2)
 
 
 def reinforce_loss(actions: SampledActions, errors: Tensor, keep: Tensor | None) -> Tensor:

@@ -338,6 +338,59 @@ def test_a_calculator_gives_the_probabilities_of_symbols(
         np.testing.assert_allclose(made.vectors["weights"], weights, atol=5e-4)
 
 
+COPYING: dict[str, dict[str, Any]] = {
+    "gate printed": {"hidden_dim": 2, "embedding": {"dim": 3}},
+    "local, input feeding, tied": {
+        "input_feeding": True, "embedding": {"dim": 3, "tied": True},
+        "attention": {"score": "dot", "location": {"kind": "local", "window": 1}},
+    },
+    "context input": {"context": "input", "attention": {"score": "coverage"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COPYING)
+def test_a_calculator_gives_the_mixture_of_generated_and_copied(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = {"kind": "recurrent", "hidden_dim": 6, "copying": True} | COPYING[name]
+    copied = (3, 3, 3, 3, 5, 7, 3, 4, 9, 5, 8)
+    features = FeatureSpec(1, 1, (0,), len(SOURCE_SYMBOLS), len(TARGET_SYMBOLS), copied)
+    model = build_model(TypeAdapter[Any](Model).validate_python(section), features, 3).double()
+    with torch.no_grad():
+        model.output.bias[END] = -9.0  # type: ignore[index, operator, union-attr]
+    source = np.array([[4], [9], [8], [4], [10]])  # three steps stand for the symbol 5
+    made = explain(
+        model, source, step=STEP, features=["symbol"], symbols=(SOURCE_SYMBOLS, TARGET_SYMBOLS),
+        title="abc",
+    )  # fmt: skip
+    outputs = model.forecast(torch.as_tensor(source)[None], STEP)
+    best = [TARGET_SYMBOLS.index(symbol) for symbol in made.symbols]
+    expected = log_probabilities(outputs.values[0, -1].detach())[best].exp().numpy()
+    np.testing.assert_allclose(made.model_prediction, expected, atol=LAST_DIGIT)
+    np.testing.assert_allclose(made.prediction, expected, atol=2e-3)
+
+    print_explanation(made, "markdown")
+    table = read_back(capsys.readouterr().out)
+    logit, log_z, generated = (
+        column(table["Generated"], k) for k in ("logit", "log Z", "generated")
+    )
+    same(np.exp(logit - log_z), generated)
+    if name == "gate printed":  # a row of 7 weights and the bias
+        numbers = rows(table["Gate: the map"]).ravel()
+        h, x = (rows(table[k]).ravel() for k in ("Joined", "Decoder input"))
+        same([numbers[:-1] @ np.concatenate([h, x]) + numbers[-1]], rows(table["Gate"]).ravel())
+    (z, g) = rows(table["Probability of generating"]).ravel()
+    same([1 / (1 + np.exp(-z))], [g])
+    weights = outputs.attention[0].weights[0, 0, -1].detach().numpy()
+    for k, row in zip(best, rows(table["Copied"]).reshape(len(best), 3), strict=True):
+        own = weights[[copied[s] == k for s in source[:, 0]]].sum()
+        np.testing.assert_allclose(row, [own, weights.sum(), own / weights.sum()], atol=1e-3)
+    same(g * generated + (1 - g) * column(table["Copied"], "copied"),
+         column(table["Mixture"], "mixture"))  # fmt: skip
+    same(column(table["Mixture"], "mixture") / column(table["Probabilities"], "Z"),
+         column(table["Probabilities"], "probability"))  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["scaled", "uniform", "fast weights", "transformer"])
 def test_the_picture_of_vectors(name: str) -> None:
     made = explanation_of(KINDS[name])

@@ -434,7 +434,7 @@ def test_the_terminal_shows_the_symbols_of_both_sides(run: RunFolder, seqattn: C
 RANDOM = ("training.batch_order=by_length", "training.feedback=sampled",
           "training.teacher_forcing.probability=0.5", "training.monitor=symbol_error_rate",
           "model.embedding={dropout: 0.2, word_dropout: 0.1}", "model.dropout=0.1")  # fmt: skip
-TOKENS = (*RANDOM, "training.batch_type=tokens", "training.batch_size=150")
+TOKENS = (*RANDOM, "training.batch_type=tokens", "training.batch_size=150", "model.copying=true")
 
 
 @pytest.mark.parametrize("sets", [(), TOKENS], ids=["plain", "tokens"])

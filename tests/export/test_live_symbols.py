@@ -20,7 +20,7 @@ from seqattn.models import FeatureSpec, Seq2SeqModel, build_model
 from seqattn.models.decoding import force
 from seqattn.training import LoadedModel
 
-LETTERS, DIGITS = Tokens.of_symbols("abcdefg", "character"), Tokens.of_symbols("012", "character")
+LETTERS, DIGITS = Tokens.of_symbols("abcdefg", "character"), Tokens.of_symbols("0f2", "character")
 SHIFT = {"kind": "location_shift", "shift_range": 3}
 TRANSFORMER = {
     "kind": "transformer", "model_dim": 10, "heads": 2, "layers": 1, "feedforward_dim": 13,
@@ -38,6 +38,11 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     },
     "general input_feeding lstm": {
         "cell": "lstm", "input_feeding": True, "attention": {"score": "general"},
+    },
+    "copying coverage": {"copying": True, "attention": {"score": "coverage"}},
+    "copying local input_feeding": {
+        "copying": True, "input_feeding": True,
+        "attention": {"score": "dot", "location": {"kind": "local", "window": 2}},
     },
     "plain": {"attention": None},
     "fast_weights": {"kind": "fast_weights"},

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import numpy_helper
 
 from seqattn.analysis.evaluation.texts import translate
 from seqattn.config import resolve
 from seqattn.data import Space
-from seqattn.data.tokens import SPECIAL, Tokens
+from seqattn.data.tokens import SPECIAL, UNKNOWN, Tokens
 from seqattn.errors import UsageError
 from seqattn.experiments import train_many
 from seqattn.export import export, text_runner
@@ -201,6 +202,18 @@ def test_the_check_sees_a_wrong_graph_of_symbols(subwords: tuple[LoadedModel, Gr
     assert differing("encoder and step") == {"forecast"}
     read.op_type = "ArgMax"
     assert differing("encoder and step") == set()
+
+
+def test_rare_copies_have_the_logarithms_of_the_model() -> None:
+    """The sigmoid of ONNX Runtime rounds a probability to copy as small as this one."""
+    trained = model_of({"copying": True, "attention": {"score": "coverage"}})
+    named = dict(trained.model.named_parameters())
+    with torch.no_grad():
+        named["copier.gate.bias"].fill_(14)
+        named["output.bias"][UNKNOWN] = -30
+    graphs = trace_graphs(trained, STEPS)
+    for row in check_graphs(graphs, trained, STEPS, None, None):
+        assert row.largest <= MAX_DIFFERENCE, (row.graph, row.sources, row.differences)
 
 
 @pytest.mark.parametrize("sides", [(SUBWORDS, FAR[0]), (FAR[0], WORDS)])

@@ -24,7 +24,7 @@ def tiny(name: str) -> tuple[Seq2SeqModel, Tensor]:
     """A model with large weights, so that its distributions are far from uniform."""
     numbers = torch.Generator().manual_seed(3)
     source = torch.randint(4, V, (N, S, 1), generator=numbers)
-    model = built(name, features=FeatureSpec(1, 1, (0,), source_symbols=V, target_symbols=V))
+    model = built(name, features=FeatureSpec(1, 1, (0,), V, V, (3, 3, 3, 3, 5, 3)))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)

@@ -18,7 +18,8 @@ from seqattn.models.modality import TokenModality
 from seqattn.training.state import StackedParams
 
 N, S, T, V, W, E, H = 5, 7, 6, 11, 13, 3, 4
-SYMBOLS = FeatureSpec(1, 1, (0,), source_symbols=W, target_symbols=V)
+COPIED = (3, 3, 3, 3, 10, 4, 3, 7, 3, 5, 9, 3, 6)  # of each source symbol, the target symbol
+SYMBOLS = FeatureSpec(1, 1, (0,), W, V, COPIED)
 MODELS: dict[str, dict[str, Any]] = {
     "additive": {"hidden_dim": H, "attention": {"score": "additive"}},
     "additive, two heads": {"hidden_dim": H, "attention": {"score": "additive", "heads": 2}},
@@ -29,6 +30,13 @@ MODELS: dict[str, dict[str, Any]] = {
     "location": {"hidden_dim": H, "attention": {"score": "dot", "location": {"window": 2,
                                                                              "kind": "local"}}},
     "coverage": {"hidden_dim": H, "attention": {"score": "coverage"}},
+    "copying": {"hidden_dim": H, "copying": True, "attention": {"score": "coverage"}},
+    "copying, deep, input feeding": {"hidden_dim": H, "copying": True, "input_feeding": True,
+                                     "layers": 2, "embedding": {"dim": E, "tied": True}},
+    "copying, location, context in the input": {
+        "hidden_dim": H, "copying": True, "context": "input", "cell": "lstm",
+        "attention": {"score": "dot", "location": {"window": 2, "kind": "local"}},
+    },
     "no attention": {"hidden_dim": H, "attention": None},
     "fast weights": {"kind": "fast_weights", "hidden_dim": H},
     "transformer, tied": {"kind": "transformer", "model_dim": H, "heads": 2, "layers": 2,

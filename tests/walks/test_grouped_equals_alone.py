@@ -145,7 +145,7 @@ def bases() -> dict[str, Config]:
         },
         "dates": {
             "data": {**paths, "kind": "dates"},
-            "model": {"attention": {"score": "additive"},
+            "model": {"attention": {"score": "coverage"},
                       "embedding": {"dim": 3, "dropout": 0.1, "word_dropout": 0.1}},
             "training": {"batch_order": "by_length", "feedback": "sampled",
                          "label_smoothing": 0.1},
@@ -160,7 +160,7 @@ def bases() -> dict[str, Config]:
             "data": {"kind": "text", "path": str(files()["pairs"]),
                      "source": {"unit": "bpe", "max_size": 24}, "target": {"unit": "bpe"},
                      "split": {"validation": 0.2, "test": 0.2}},
-            "model": {"attention": {"score": "dot"}},
+            "model": {"attention": {"score": "linear"}},
         },
         "grammar": {
             "data": {**paths, "kind": "grammar"},

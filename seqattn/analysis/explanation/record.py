@@ -148,7 +148,8 @@ class Explanation(Record):
             output: (width of an output,), the output of the model.
         """
         if self.target_symbols:
-            self._add_symbols(model.output, vector, name, output)
+            printed = self.add_symbol_logits(model.output, vector, name, output)
+            self.add_probabilities(output, printed)
             return
         weight, bias = as_printed(model.output.weight), as_printed(model.output.bias)
         columns = [*column_numbers(weight.shape[1]), "bias"]
@@ -157,31 +158,31 @@ class Explanation(Record):
         point = self.add_row(stage, f"y = W {name} + b", "y", weight @ vector + bias, features)
         self.prediction = point.tolist()
 
-    def _add_symbols(
-        self, layer: Linear | TiedLinear, vector: Array, name: str, logits: Tensor
-    ) -> None:
-        """Add the rows of the output layer for the most probable symbols, and their probabilities.
+    def add_symbol_logits(
+        self, layer: Linear | TiedLinear, vector: Array, name: str, output: Tensor
+    ) -> Array:
+        """Add the rows of the output layer for the most probable symbols, and return their logits,
+        computed from printed numbers.
 
         Args:
             layer: the output layer.
             vector: the printed input of the layer.
             name: the name of the vector in the formula.
-            logits: (V,), the logits of the model.
+            output: (V,), the output of the model.
         """
         if isinstance(layer, TiedLinear) and layer.inner is not None:
-            of_model = layer.inner(torch.as_tensor(vector, dtype=logits.dtype))
+            of_model = layer.inner(torch.as_tensor(vector, dtype=output.dtype))
             formula = f"u = W_u {name} + b_u, W_u and b_u are in the checkpoint file of the run"
             name, row = "u", of_model[None]
             vector = self.add_from_model("Input of the output layer", formula, row, ["u"])[0]
-        best = self._best(logits)
+        best = self._best(output)
         assert layer.bias is not None
         weight, bias = as_printed(layer.weight[best]), as_printed(layer.bias[best])
         columns = [*column_numbers(weight.shape[1]), "bias"]
         table = np.column_stack([weight, bias])
         self.add("Output layer W, b: rows of the best symbols", "", table, self.symbols, columns)
         logit = {"logit": weight @ vector + bias}
-        printed = self.add_columns("Logits", f"W {name} + b", logit, self.symbols)
-        self.add_probabilities(logits, printed)
+        return self.add_columns("Logits", f"W {name} + b", logit, self.symbols)
 
 
 def check_index(option: str, value: int, count: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
+from seqattn.analysis.explanation.copying import explain_copying
 from seqattn.analysis.explanation.record import Explanation, check_index
 from seqattn.errors import UsageError
 from seqattn.models import RecurrentModel
@@ -37,11 +38,12 @@ def explain_recurrent(
         raise UsageError("This model has no attention (model.attention: null).")
     check_index("--layer", layer, 1)
     check_index("--head", head, attention.heads)
-    memory, state, point = model.encode(source, None)
+    encoded, state, point = model.encode(source, None)
     states, _ = model.encode_states(model.source_modality.embed(source), None)
+    memory = encoded.attention
     assert memory is not None
     for before in model.target_modality.read(forecast[:, :-1]).unbind(-2):
-        _, _, state = model.step(point, state, memory)
+        _, _, state = model.step(point, state, encoded)
         point = before
     query, attended, new = _decoder_step(model, attention, memory, state, point)
     record.add_decoder_input(model.target_modality, point, features)
@@ -59,7 +61,13 @@ def explain_recurrent(
         contexts = attended.context.view(attention.heads, -1)
         context = record.add_head_contexts(contexts, head, context)
     vector, name = _readout(record, model, query, context, new)
-    record.add_output(model, vector, name, features, forecast[0, -1])
+    if model.copier is None:
+        record.add_output(model, vector, name, features, forecast[0, -1])
+        return
+    assert encoded.symbols is not None
+    x = as_printed(model.target_modality.embed(point)[0])
+    gated = np.concatenate([context, as_printed(new[0]), x])
+    explain_copying(record, model, vector, name, gated, encoded.symbols[0], forecast[0, -1])
 
 
 def _decoder_step(

@@ -32,7 +32,9 @@ LONG_SOURCES = "seqattn compare configs/bottleneck/copy.yaml"
 WITHOUT_EFFECT = ("name", "logging", "training.record_attention", "training.checkpoint_seconds",
                   "training.compile")  # fmt: skip
 """Config keys that do not change what a model learns."""
-NEEDED_WITHOUT = {"context": "output", "input_feeding": False, "readout": "linear"}
+NEEDED_WITHOUT = {
+    "context": "output", "input_feeding": False, "readout": "linear", "copying": False,
+}  # fmt: skip
 """Keys of a recurrent model, with the only values that they can have without attention."""
 
 Commands = list[list[str]]
@@ -169,6 +171,8 @@ def _changes_without(config: Config) -> dict[str, str]:
         for key, value in NEEDED_WITHOUT.items()
         if getattr(config.model, key) != value
     }
+    if config.training.coverage_loss:
+        changed["training.coverage_loss"] = "0"
     return {"model.attention": "null"} | changed
 
 

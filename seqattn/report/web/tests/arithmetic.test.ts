@@ -114,6 +114,14 @@ describe("the chain of a recurrent model", () => {
     expect(input.map(({ name }) => name)).toContain("Decoder state h, before this step");
   });
 
+  it("takes the output of a model that copies from the model", () => {
+    const stages = stagesOf({ config: { copying: true } });
+    const output = find(stages, "Predicted point");
+    expect([output.isByModel, output.numbers]).toEqual([true, [[9]]]);
+    expect(find(stages, "Output layer W, b")).toBeUndefined();
+    checkOrigins(stages);
+  });
+
   it("does not print a map over 8 x 8", () => {
     const wide = (columns: number): Parts => ({
       attention: { score: "general" }, keys: STATES, parameters: { "attention.score.key.weight": Array.from({ length: 2 }, () => new Array<number>(columns).fill(0)) },

@@ -33,8 +33,8 @@ function addReadout(step: AttentionStep, query: Vector, context: Vector): [Vecto
   return [attentional, "a"];
 }
 
-/** Add all stages of a step, and return its output (G,). */
-export function addRecurrent(step: AttentionStep): Vector {
+/** Add all stages of a step, and return its output (G,); null if the model mixes it with copied symbols. */
+export function addRecurrent(step: AttentionStep): Vector | null {
   const { record, input: { content } } = step;
   step.input.kind.addDecoderInput(step);
   record.add("Encoder states", "s, from the source, by the recurrent cell", step.states, { isByModel: true });
@@ -43,5 +43,6 @@ export function addRecurrent(step: AttentionStep): Vector {
   const weights = addWeightStages(step, addScores(step));
   const own = addContext(step, weights, addValues(step));
   const context = step.heads > 1 ? addHeadContexts(step, own) : own;
-  return addOutput(step, ...addReadout(step, query, context));
+  const readout = addReadout(step, query, context);
+  return content.config.copying === true ? null : addOutput(step, ...readout);
 }
