@@ -88,6 +88,11 @@ class EmbeddedSource:
         steps = len(table) + torch.arange(B * S).view(B, S, 1)
         name = "source_modality.embedding.weight"
         extended = {name: torch.cat([table, embedded.reshape(B * S, E)])}
+        copier = getattr(self.model, "copier", None)
+        if copier is not None:  # a step stands for the same target symbol as before
+            copied = copier.copied_symbols
+            own = copied[self.source[:, 0]].repeat(B)
+            extended["copier.copied_symbols"] = torch.cat([copied, own])
         output = functional_call(
             self.model, extended, (steps, target),
             {"source_lengths": None, "with_attention": False,
