@@ -27,6 +27,7 @@ from seqattn.data import Sequences
 from seqattn.data.tokens import PAD
 from seqattn.models.decoding import GREEDY, decode
 from seqattn.training import LoadedModel
+from seqattn.training.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def _source(part: Sequences, k: int) -> torch.Tensor:
     return source.long() if part.source_space.symbols else source.float()
 
 
+@one_thread()
 def attribute_sequence(trained: LoadedModel, part: Sequences, k: int) -> AttributedSequence:
     """Compute what the output of test sequence k depends on. The source of its trace is that of the
     next test sequence with as many source steps, and other steps."""
@@ -121,6 +123,7 @@ def attribute_sequence(trained: LoadedModel, part: Sequences, k: int) -> Attribu
     return AttributedSequence(names[0], names[1], attribute(embedded), trace, found)
 
 
+@one_thread()
 def measure_faithfulness(
     trained: LoadedModel, part: Sequences, indices: Iterable[int]
 ) -> Faithfulness:

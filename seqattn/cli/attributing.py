@@ -40,7 +40,7 @@ def attribute_command(
         "--figure", metavar="FILE.png|svg|pdf", help="Also draw the tables."
     )] = None,
 ) -> None:  # fmt: skip
-    """Show which source steps an output depends on, beside the attention weights.
+    """Show which source steps an output depends on.
 
     Gradient times input and integrated gradients say how much each source step contributes to each
     output step. The removal of source steps tests whether a method finds the steps that matter. The
@@ -54,7 +54,6 @@ def attribute_command(
         run_pictures.picture_ending(figure)
     check_outputs({"--figure": figure}, protected_files(run))
 
-    import torch
     from tqdm import tqdm
 
     from seqattn.analysis.attributed_run import attribute_sequence, measure_faithfulness
@@ -67,7 +66,6 @@ def attribute_command(
     sequence = part.select(example_slice(example, len(part)))
     titles = sequence_titles(forecast_arrays(sequence, sequence.target, with_target=False))
     count, tested = min(examples, len(part)), None
-    torch.set_num_threads(1)  # several threads are slower for tensors of this size
     found = attribute_sequence(trained, part, example)
     if count:
         bar = tqdm(range(count), desc="test sequences", leave=False, disable=None)

@@ -34,8 +34,8 @@ BY_OTHER_TESTS = {TEN: "below, with its numbers", DOCS / "config.md": "it is gen
                   DOCS / "plugins.md": "tests/plugins/test_page.py"}  # fmt: skip
 """Pages whose commands are not run by `test_every_command_of_a_page_does_what_it_should`."""
 ORDER = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in (
-    "own-data", "text", "compare", "tune", "many-machines", "report", "doctor", "export", "commands",
-    "tasks", "claims")),
+    "own-data", "text", "compare", "tune", "many-machines", "report", "attribution", "doctor", "export",
+    "commands", "tasks", "claims")),
     TEN]  # fmt: skip
 """Pages with commands, in the order of the site."""
 SHIPPED = shipped_configs()
@@ -186,7 +186,8 @@ def test_no_page_has_commands_that_are_not_run() -> None:
 
 
 def test_the_pages_say_below_each_picture_of_weights_what_weights_are_not() -> None:
-    with_weights = {"attention", "dates", "film", "vectors", "report", "report-words", "words"}
+    with_weights = {"attention", "attribution", "dates", "film", "vectors", "report",
+                    "report-words", "words"}  # fmt: skip
     without = {"scores", "scale", "cost", "bottleneck", "predictions",
                *(path.stem for path in (DOCS / "images").glob("claim-*.png"))}  # fmt: skip
     found = set()

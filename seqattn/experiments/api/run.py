@@ -48,6 +48,7 @@ from seqattn.training import LoadedModel
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from seqattn.analysis.attributed_run import AttributedSequence
     from seqattn.analysis.doctor import Finding
 
 Arrays = dict[str, NDArray[Any]]
@@ -311,6 +312,21 @@ class Run:
         """
         self._check_attention()
         return knock_out_heads(self.trained.model, self.data.test)
+
+    def attribute(self, example: int = 0) -> AttributedSequence:
+        """Compute which source steps the output for a test sequence depends on; see `seqattn
+        attribute`.
+
+        Args:
+            example: index of a test sequence.
+
+        Raises:
+            UsageError: if the sequence does not exist.
+        """
+        from seqattn.analysis.attributed_run import attribute_sequence
+
+        test = self.data.test
+        return attribute_sequence(self.trained, test, _as_indices(example, len(test))[0])
 
     def doctor(self) -> list[Finding]:
         """Diagnose the run from its attention weights and losses; see `seqattn doctor`."""
