@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from seqattn.config import Compare, ComparedMeasure, Config, Draft, Generated, Override, as_plain
+from seqattn.config.draft import origin_at
 from seqattn.config.mistakes import count_mistakes, describe_error
 from seqattn.config.reading import read_yaml_list
 from seqattn.errors import ConfigError
@@ -199,7 +200,9 @@ def _resolve_variants(
             config = draft.changed(arm.changes, arm.origin).resolve().config
             variants.append(VariantConfig(arm.name, config, arm.series, arm.at))
         except ConfigError as error:
-            mistakes += error.mistakes or [str(error)]
+            place = draft.places.get(("compare", "variants", arm.name))
+            mistakes += [mistake if place is None else f"{place}: {mistake}"
+                         for mistake in error.mistakes or [str(error)]]  # fmt: skip
     return variants, mistakes
 
 
@@ -258,8 +261,9 @@ def _read_section(draft: Draft, replaced: Mapping[str, Any]) -> Compare:
         ]
         raise ConfigError(
             f"{draft.name}: {count_mistakes(len(found))}.",
-            [f"{draft.name}: {'.'.join(at)}: {words}" for at, words in found],
-        ) from None
+            [f"{origin_at(at, draft.places, draft.path)}: {'.'.join(at)}: {words}"
+             for at, words in found],
+        ) from None  # fmt: skip
 
 
 @dataclass(frozen=True)

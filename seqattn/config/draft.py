@@ -198,7 +198,7 @@ class Draft:
         for details in found[:MAX_MISTAKES]:
             at, words = describe_error(details, content)
             dotted = ".".join(key or repr(key) for key in at)
-            place = _place(at, places, self.path)
+            place = origin_at(at, places, self.path)
             ranked.append((order.get(place, len(order)), f"{place}: {dotted}: {words}"))
         if ranked:
             ranked.sort(key=operator.itemgetter(0))
@@ -210,7 +210,7 @@ class Draft:
             raise ConfigError(f"{self.name}: {count_mistakes(total)}.", unique)
         config = with_used_plugins(config) if self.is_own else config
         values = leaves(as_plain(config))
-        return Resolved(config, {".".join(at): _place(at, places, None) for at, _ in values})
+        return Resolved(config, {".".join(at): origin_at(at, places, None) for at, _ in values})
 
     def _override(self, override: str) -> None:
         """Apply one override "PATH=VALUE"."""
@@ -274,7 +274,7 @@ def is_in_run_folder(path: Path) -> bool:
     return (path.parent / "environment.json").exists()
 
 
-def _place(at: KeyPath, places: Mapping[KeyPath, str], path: Path | str | None) -> str:
+def origin_at(at: KeyPath, places: Mapping[KeyPath, str], path: Path | str | None) -> str:
     """Return the origin of the value at a path, which is "FILE:LINE" or an override.
 
     For a value without its own origin, the result is "default" if `path` is None. If `path` is not

@@ -435,3 +435,16 @@ def test_kinds_of_models_against_each_other(tmp_path: Path, seqattn: Any) -> Non
     picture = imread(folder / "attention.png")
     alone = attention_figure([np.ones((2, 2))], titles=["gru"])
     assert picture.shape[1] == imread(io.BytesIO(as_bytes(alone))).shape[1]  # one panel
+
+
+def test_mistakes_of_a_comparison_name_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    text = "compare:\n  sed: 3\n  variants:\n    a: {}\n    b: {model.hidden_dim: none}\n"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        plan_comparison(path)
+    assert caught.value.mistakes[0].startswith(f"{path}:2: compare.sed: unknown key")
+    path.write_text(text.replace("sed", "seeds"))
+    with pytest.raises(ConfigError) as caught:
+        plan_comparison(path)
+    assert caught.value.mistakes[0].startswith(f"{path}:5: compare.variants.b: model.hidden_dim")
