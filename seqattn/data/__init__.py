@@ -43,7 +43,7 @@ def load_data(
     train = tasks.generate(config, config.n_train, config.train_seed)
     return Splits(
         train=train, validation=tasks.generate(config, config.n_validation, config.validation_seed),
-        test=tasks.generate(config, config.n_test, config.test_seed),
+        test=tasks.generate(config.for_test_part(), config.n_test, config.test_seed),
         rule=tasks.naive_forecast_of(config),
     )  # fmt: skip
 
@@ -61,8 +61,9 @@ def fixed_shape(config: Data) -> tuple[int, int] | None:
             (3, 3) if config.variable_length else (config.source_length, 4 - config.source_length)
         )
     longest = {key: None for key in type(config).model_fields if key.startswith("min_")}
-    one = tasks.generate(config.model_copy(update=longest), 1, 0)
-    return one.source_steps, one.target_steps
+    config = config.model_copy(update=longest)
+    ones = [tasks.generate(one, 1, 0) for one in (config, config.for_test_part())]
+    return max(one.source_steps for one in ones), max(one.target_steps for one in ones)
 
 
 __all__ = [
