@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,7 +112,7 @@ def test_the_lengths_of_the_test_part_leave_the_other_parts_unchanged(symbols: i
     ({"symbols": 20, "test_length": 2}, "only 400 different sources"),
 ])  # fmt: skip
 def test_lengths_of_the_test_part_that_contradict_other_keys(
-    keys: dict[str, int], words: str
+    keys: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValidationError, match=words):
         Copy(**keys)
