@@ -28,6 +28,8 @@ Grid: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[Any]]
 values."""
 PARTS = ("train", "validation", "test")
 DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
+DATA_SET = "data set"
+"""The sweep key of a crossed design (`compare.variance`), which is no key of a config."""
 FILES = frozenset({
     "comparison.json", "variants.csv", "pairs.csv", "seeds.csv", "comparison.md", "comparison.png",
     "curves.png", "attention.png", "along.png", "report.html",
@@ -78,7 +80,7 @@ class ComparisonPlan:
         name: the name of the comparison's folder.
         variants: two or more variants with different names and configs.
         seeds: two or more seeds. Each variant is trained with all these seeds.
-        along: the sweep key; "" if there is no sweep.
+        along: the sweep key; "" if there is no sweep; `DATA_SET` in a crossed design.
         resample_data: whether each seed draws new generated data; False if all data are files.
         questions: what is tested.
     """
@@ -153,8 +155,8 @@ def plan_comparison(
         along: the key of the sweep, with its numbers; None for the sweep in the config.
         seeds: the number of seeds; None for the number in the config.
         resample_data: whether each seed draws new data; None for the value in the config.
-        questions: the values of `measures`, `margin` and `power`; None, or no value, for the
-            values in the config.
+        questions: the values of `measures`, `margin`, `power` and `variance`; None, or no value,
+            for the values in the config.
 
     Raises:
         ConfigError: if there are mistakes; the error lists the mistakes of all variants.
@@ -163,8 +165,15 @@ def plan_comparison(
     draft.load_plugins()
     compare = _read_section(draft, questions)
     arms, sweep = _plan_variants(draft.name, compare, vary, along)
+    if (sets := compare.variance) is not None:
+        if along is not None or resample_data is False:
+            option = "--fixed-data" if along is None else "--along"
+            raise ConfigError(
+                f"{option}: cannot be combined with --variance, which has data sets of its own."
+            )
+        arms, sweep = arms or [_VariantDraft("", {}, draft.name, "", None)], DATA_SET
     count = compare.seeds if seeds is None else seeds
-    _check_size(draft.name, len(arms), count)
+    _check_size(draft.name, len(arms) * (sets or 1), count)
     variants, mistakes = _resolve_variants(draft, arms)
     arguments = {"along": along, "seeds": seeds, "resample_data": resample_data, **questions}
     replaced = ["vary", "variants"] if vary else []
@@ -180,11 +189,29 @@ def plan_comparison(
         unique = list(dict.fromkeys(mistakes))
         raise ConfigError(f"{draft.name}: {count_mistakes(len(unique))}.", unique)
     first = variants[0].config
+    if sets is not None:
+        if len(generated) < len(variants):
+            raise ConfigError("--variance: requires generated data, but the data are files.")
+        variants, resampled = _cross(variants, sets), False
     seeds_of_each = range(first.seed, first.seed + count)
     return ComparisonPlan(
         first.name, tuple(variants), seeds_of_each, sweep, resampled and bool(generated),
         Questions(tuple(compare.measures), compare.margin, compare.power),
     )  # fmt: skip
+
+
+def _cross(variants: Sequence[VariantConfig], sets: int) -> list[VariantConfig]:
+    """Return each variant with each of the data sets 1, 2, ... Data set d is that of the d-th seed
+    in a comparison that draws new data for each seed."""
+    found = list[VariantConfig]()
+    for variant in variants:
+        for d in range(sets):
+            seed = variant.config.seed
+            drawn = resample_data_seeds(variant.config.model_copy(update={"seed": seed + d}))
+            name = "_".join(filter(None, [variant.name, f"data-{d + 1}"]))
+            config = drawn.model_copy(update={"seed": seed})
+            found.append(VariantConfig(name, config, variant.name, float(d + 1)))
+    return found
 
 
 def _resolve_variants(
