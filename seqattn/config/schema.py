@@ -280,7 +280,10 @@ class Compare(Section):
                 "variance", "and along cannot both be set: the axis is the data set. Remove one"
             )
         if self.variance is not None and not self.resample_data:
-            raise contradiction("variance", "needs new data sets; remove resample_data: false")
+            raise contradiction(
+                "variance",
+                "needs data sets of its own, but resample_data is false (or --fixed-data is given)",
+            )
         if len(set(self.measures)) < len(self.measures):
             raise contradiction("measures", "has a measure twice; remove one of them")
         return self
