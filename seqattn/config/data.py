@@ -58,10 +58,6 @@ class Generated(Section):
             seeds[seed] = part
         return self
 
-    def for_test_part(self) -> Self:
-        """Return the task that generates the sequences of the test part."""
-        return self
-
 
 class Squares(Generated):
     """Noisy squares. The source consists of the first corners of a square, and the target consists
@@ -177,7 +173,7 @@ class Paths(Drawn):
         return self
 
     def for_test_part(self) -> Self:
-        """Return the task with the lengths of the test part."""
+        """Return the task with the lengths of the test part, which generates its sequences."""
         if self.test_length is None:
             return self
         return self.model_copy(
