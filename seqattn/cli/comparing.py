@@ -45,6 +45,12 @@ class DesignOptions:
         "--seeds", metavar="N", help="Number of seeds of each variant.",
         show_default="compare.seeds in CONFIG",
     )] = None  # fmt: skip
+    variance: Annotated[int | None, typer.Option(
+        "--variance", metavar="D",
+        help="Cross D data sets with all seeds: say which variance comes from the data and which"
+        " from the seed.",
+        show_default="compare.variance in CONFIG",
+    )] = None  # fmt: skip
     resample_data: Annotated[bool | None, typer.Option(
         "--resample-data/--fixed-data",
         help="Generate new data for each seed, or use the same data for all seeds.",
@@ -121,7 +127,7 @@ def compare_command(
         config, options.changes, design.vary or [], along=design.along, seeds=design.seeds,
         resample_data=design.resample_data,
         questions={"measures": questions.measure or None, "margin": questions.margin,
-                   "power": questions.power},
+                   "power": questions.power, "variance": design.variance},
     )  # fmt: skip
     with (
         defer_stop_signals() as stop_request,

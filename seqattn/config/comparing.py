@@ -29,6 +29,8 @@ Grid: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[Any]]
 values."""
 PARTS = ("train", "validation", "test")
 DATA_SEEDS = frozenset(f"data.{part}_seed" for part in PARTS)
+DATA_SET = "data set"
+"""The sweep key of a crossed design (`compare.variance`), which is no key of a config."""
 FILES = frozenset({
     "comparison.json", "variants.csv", "pairs.csv", "seeds.csv", "comparison.md", "comparison.png",
     "curves.png", "attention.png", "along.png", "report.html",
@@ -79,7 +81,7 @@ class ComparisonPlan:
         name: the name of the comparison's folder.
         variants: two or more variants with different names and configs.
         seeds: two or more seeds. Each variant is trained with all these seeds.
-        along: the sweep key; "" if there is no sweep.
+        along: the sweep key; "" if there is no sweep; `DATA_SET` in a crossed design.
         resample_data: whether each seed draws new generated data; False if all data are files.
         questions: what is tested.
     """
@@ -154,25 +156,27 @@ def plan_comparison(
         along: the key of the sweep, with its numbers; None for the sweep in the config.
         seeds: the number of seeds; None for the number in the config.
         resample_data: whether each seed draws new data; None for the value in the config.
-        questions: the values of `measures`, `margin` and `power`; None, or no value, for the
-            values in the config.
+        questions: the values of `measures`, `margin`, `power` and `variance`; None, or no value,
+            for the values in the config.
 
     Raises:
         ConfigError: if there are mistakes; the error lists the mistakes of all variants.
     """
     draft = Draft.read(source, overrides)
     draft.load_plugins()
-    compare = _read_section(draft, questions)
+    compare = _read_section(draft, {**questions, "resample_data": resample_data})
     arms, sweep = _plan_variants(draft.name, compare, vary, along)
+    if compare.variance is not None:
+        arms = _arms_to_cross(draft.name, arms, along)
     count = compare.seeds if seeds is None else seeds
-    _check_size(draft.name, len(arms), count)
+    _check_size(draft.name, len(arms), count, compare.variance)
     variants, mistakes = _resolve_variants(draft, arms)
     arguments = {"along": along, "seeds": seeds, "resample_data": resample_data, **questions}
     replaced = ["vary", "variants"] if vary else []
     replaced += [key for key, value in arguments.items() if value is not None]
     mistakes += _check_overrides(draft, replaced, arms)
     generated = [each.config.data for each in variants if isinstance(each.config.data, Generated)]
-    resampled = compare.resample_data if resample_data is None else resample_data
+    resampled = compare.resample_data
     mistakes += _check_variants(variants, [arm.name for arm in arms])
     mistakes += _check_data_seeds(generated) if resampled else []
     if resample_data and not generated:
@@ -181,11 +185,51 @@ def plan_comparison(
         unique = list(dict.fromkeys(mistakes))
         raise ConfigError(f"{draft.name}: {count_mistakes(len(unique))}.", unique)
     first = variants[0].config
+    if compare.variance is not None:
+        variants, sweep, resampled = _cross(variants, compare.variance), DATA_SET, False
     seeds_of_each = range(first.seed, first.seed + count)
     return ComparisonPlan(
         first.name, tuple(variants), seeds_of_each, sweep, resampled and bool(generated),
         Questions(tuple(compare.measures), compare.margin, compare.power),
     )  # fmt: skip
+
+
+def _arms_to_cross(path: str, arms: list[_VariantDraft], along: Grid | None) -> list[_VariantDraft]:
+    """Return the variants of a crossed design: the config itself if it has no variants.
+
+    Args:
+        path: the path of the config, for messages.
+        arms: the variants of the config.
+        along: see `plan_comparison`.
+
+    Raises:
+        ConfigError: if there is a sweep.
+    """
+    if along is not None:
+        raise ConfigError(
+            "--along: cannot be combined with --variance, whose axis is the data set."
+        )
+    return arms or [_VariantDraft("", {}, path, "", None)]
+
+
+def _cross(variants: Sequence[VariantConfig], sets: int) -> list[VariantConfig]:
+    """Return each variant with each of the data sets 1, 2, ... Data set d is that of the d-th seed
+    in a comparison that draws new data for each seed.
+
+    Raises:
+        ConfigError: if the data of a variant are files.
+    """
+    found = list[VariantConfig]()
+    for variant in variants:
+        if not isinstance(variant.config.data, Generated):
+            raise ConfigError("--variance: requires generated data, but the data are files.")
+        for d in range(sets):
+            seed = variant.config.seed
+            drawn = resample_data_seeds(variant.config.model_copy(update={"seed": seed + d}))
+            name = "_".join(filter(None, [variant.name, f"data-{d + 1}"]))
+            config = drawn.model_copy(update={"seed": seed})
+            found.append(VariantConfig(name, config, variant.name, float(d + 1)))
+    return found
 
 
 def _resolve_variants(
@@ -206,12 +250,18 @@ def _resolve_variants(
     return variants, mistakes
 
 
-def _check_size(name: str, variants: int, seeds: int) -> None:
+def _check_size(name: str, variants: int, seeds: int, sets: int | None) -> None:
     """Check the number of runs of a comparison.
+
+    Args:
+        name: the name of the config, for messages.
+        variants, seeds: the numbers of variants and of seeds.
+        sets: the number of data sets of a crossed design; None without one.
 
     Raises:
         ConfigError: if there are too few variants or seeds, or too many runs.
     """
+    variants *= sets or 1
     if variants < 2:
         raise ConfigError(
             f"{name}: a comparison needs two variants or more, got {variants}. Give --vary"

@@ -152,12 +152,33 @@ class Paths(Drawn):
     min_length: PathLength | None = None
     """Length of the shortest source. The length of each source is random, from `min_length` to
     `length`. With `null`, every source has the length `length`."""
+    test_length: PathLength | None = None
+    """Length of each source of the test part, or of its longest source if `min_test_length` is set.
+    Training and validation keep the lengths of `length` and `min_length`. `null` means that the
+    test part has these lengths as well."""
+    min_test_length: PathLength | None = None
+    """Length of the shortest source of the test part; see `min_length`. Requires `test_length`."""
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
         check_ordered(self, "min_length", "length")
-        self._check_symbols(float(self.symbols or 0) ** min(self.length, 100))
+        if self.test_length is not None:
+            check_ordered(self, "min_test_length", "test_length")
+        elif self.min_test_length is not None:
+            raise contradiction(
+                "min_test_length", "requires test_length, the length of the longest test source"
+            )
+        shortest = self.length if self.test_length is None else min(self.length, self.test_length)
+        self._check_symbols(float(self.symbols or 0) ** min(shortest, 100))
         return self
+
+    def for_test_part(self) -> Self:
+        """Return the task with the lengths of the test part, which generates its sequences."""
+        if self.test_length is None:
+            return self
+        return self.model_copy(
+            update={"length": self.test_length, "min_length": self.min_test_length}
+        )
 
 
 class Copy(Paths):
@@ -224,7 +245,8 @@ class Lag(Paths):
 
     @model_validator(mode="after")
     def _check_lag(self) -> Self:
-        shortest = self.length if self.min_length is None else self.min_length
+        parts = (self, self.for_test_part())
+        shortest = min(one.min_length or one.length for one in parts)
         if self.lag > shortest:
             raise contradiction(
                 "lag",

@@ -267,6 +267,10 @@ class Compare(Section):
     """The measures of the test part in which the variants are tested against each other: the test
     loss, and for symbols the share of outputs with a wrong symbol (`sequence_error_rate`), the
     `symbol_error_rate` and the `alignment_error_rate` (AER). Pictures show the first of them."""
+    variance: Annotated[int, Field(ge=2, le=1000)] | None = None
+    """Number of data sets of a crossed design: every variant is trained with each combination of a
+    data set and a seed. The result says how much of the variance of the measures comes from the
+    data and how much from the seed, and does not test the variants against each other."""
     margin: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """A difference that does not matter, in the units of the measures. If it is set, each pair of
     variants is also tested for equality within this margin."""
@@ -280,6 +284,15 @@ class Compare(Section):
             raise contradiction("vary", "and variants cannot both be set; remove one of them")
         if len(self.along) > 1:
             raise contradiction("along", f"has {len(self.along)} keys; a picture has one axis")
+        if self.variance is not None and self.along:
+            raise contradiction(
+                "variance", "and along cannot both be set: the axis is the data set. Remove one"
+            )
+        if self.variance is not None and not self.resample_data:
+            raise contradiction(
+                "variance",
+                "needs data sets of its own, but resample_data is false (or --fixed-data is given)",
+            )
         if len(set(self.measures)) < len(self.measures):
             raise contradiction("measures", "has a measure twice; remove one of them")
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqattn.config import Data, FromFiles, OwnFile, Squares, Text
+from seqattn.config import Data, FromFiles, OwnFile, Paths, Squares, Text
 from seqattn.data import tasks
 from seqattn.data.baselines import NaiveForecast
 from seqattn.data.metrics import InSample
@@ -43,7 +43,10 @@ def load_data(
     train = tasks.generate(config, config.n_train, config.train_seed)
     return Splits(
         train=train, validation=tasks.generate(config, config.n_validation, config.validation_seed),
-        test=tasks.generate(config, config.n_test, config.test_seed),
+        test=tasks.generate(
+            config.for_test_part() if isinstance(config, Paths) else config,
+            config.n_test, config.test_seed,
+        ),
         rule=tasks.naive_forecast_of(config),
     )  # fmt: skip
 
@@ -61,8 +64,11 @@ def fixed_shape(config: Data) -> tuple[int, int] | None:
             (3, 3) if config.variable_length else (config.source_length, 4 - config.source_length)
         )
     longest = {key: None for key in type(config).model_fields if key.startswith("min_")}
-    one = tasks.generate(config.model_copy(update=longest), 1, 0)
-    return one.source_steps, one.target_steps
+    config = config.model_copy(update=longest)
+    one = test = tasks.generate(config, 1, 0)
+    if isinstance(config, Paths):
+        test = tasks.generate(config.for_test_part(), 1, 0)
+    return max(one.source_steps, test.source_steps), max(one.target_steps, test.target_steps)
 
 
 __all__ = [

@@ -58,7 +58,9 @@ def prepare_jobs(
         replaces = overwrite and folder.is_run
         job = Job(config, folder, splits[key], resume, replaces)
         check_fit(config, job.data)
-        longest, points = getattr(config.model, "longest", None), max(job.lengths)
+        parts = job.data.train, job.data.validation, job.data.test
+        points = max(max(part.source_steps, part.target_steps) for part in parts)
+        longest = getattr(config.model, "longest", None)
         if longest is not None and points > longest:
             raise UsageError(
                 f"model.longest is {longest}, but the data have sequences of {points} points: each"
@@ -142,8 +144,8 @@ def check_fit(config: Config, data: Splits) -> None:
             "model.skip: linear needs one length for all sources and one length for all targets,"
             f" because its map has a weight for each point. Here, sources have {shown[0]} points"
             f" and targets {shown[1]}. Cut all sequences to equal lengths (data.window of a file),"
-            " generate equal lengths (data.variable_length: false, no data.min_...), or set"
-            " model.skip: none."
+            " generate equal lengths (data.variable_length: false, no data.min_..., no"
+            " data.test_length), or set model.skip: none."
         )
 
 

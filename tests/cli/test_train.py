@@ -302,3 +302,28 @@ def test_a_model_that_is_too_short_is_refused_before_anything_is_written(
     assert done.code == 2
     assert "model.longest is 1, but the data have sequences of 2 points" in done.err
     assert not (tmp_path / "outputs").exists()
+
+
+def test_a_run_is_tested_on_sources_that_are_longer_than_those_of_its_training(
+    seqattn: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "long.yaml").write_text(
+        "name: long\ndata: {kind: copy, symbols: 20, length: 4, min_length: 2, test_length: 9,"
+        " min_test_length: 5, n_train: 20, n_validation: 10, n_test: 11}\n"
+        "model: {kind: transformer, model_dim: 8, heads: 2, positions: learned, longest: 9}\n"
+        "training: {teacher_forcing: {probability: 1.0}, epochs: 1}\n"
+    )
+    done = seqattn("train", "long.yaml")
+    assert done.code == 2  # 9 symbols and the end
+    assert "model.longest is 9, but the data have sequences of 10 points" in done.err
+    longer = ("--set", "model.longest=10")
+    assert seqattn("train", "long.yaml", *longer).code == 0
+    summary = json.loads((tmp_path / "outputs/long/summary.json").read_text())
+    assert len(summary["loss_by_step"]) == 10
+    done = seqattn("evaluate", "outputs/long", "--json")
+    assert json.loads(done.out)["loss"] == summary["test_loss"]
+    more = seqattn("train", "long.yaml", *longer, "--set", "training.epochs=2", "--resume")
+    assert more.code == 0, more.err
+    done = seqattn("train", "long.yaml", *longer, "--set", "data.test_length=8", "--resume")
+    assert done.code == 2
+    assert "data.test_length: 9 -> 8" in done.err

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from seqattn import data
 from seqattn.analysis.attention_metrics import AttentionMetricsAccumulator
 from seqattn.cli.result_tables import attention_lines
 from seqattn.config import Copy, Lag, Polygons, Recall, Reverse, Sort
-from seqattn.data import Sequences, load_data, tasks
+from seqattn.data import Sequences, fixed_shape, load_data, tasks
 from seqattn.data.baselines import forecast_mse
 
 RAGGED = [
@@ -84,6 +86,38 @@ def test_lengths_are_drawn_from_their_range() -> None:
     assert counts[3:7].min() > 850
     assert np.array_equal(part.source_lengths, part.target_lengths)
     assert (part.source[~part.source_keep] == 0).all()
+
+
+@pytest.mark.parametrize("symbols", [None, 23])
+def test_the_lengths_of_the_test_part_leave_the_other_parts_unchanged(symbols: int | None) -> None:
+    usual = Reverse(symbols=symbols, length=7, min_length=3, n_train=29, n_test=31)
+    longer = usual.model_copy(update={"test_length": 13, "min_test_length": 11})
+    before, after = load_data(usual), load_data(longer)
+    for part in ("train", "validation"):
+        assert np.array_equal(getattr(before, part).source, getattr(after, part).source)
+    assert set(after.test.source_lengths) == {11, 12, 13}
+    last = after.test.source[0, after.test.source_lengths[0] - 1]
+    assert symbols is not None or np.array_equal(after.test.target[0, 0], last)
+    ends = symbols is not None
+    assert fixed_shape(usual) == (7, 7 + ends)
+    assert fixed_shape(longer) == (13, 13 + ends)
+    fixed = load_data(usual.model_copy(update={"test_length": 2}))
+    assert set(fixed.test.source_lengths) == {2}
+    assert fixed_shape(usual.model_copy(update={"test_length": 2})) == (7, 7 + ends)
+
+
+@pytest.mark.parametrize(("keys", "words"), [
+    ({"min_test_length": 4}, "requires test_length"),
+    ({"min_test_length": 4, "test_length": 3}, "is 4, more than test_length: 3"),
+    ({"symbols": 20, "test_length": 2}, "only 400 different sources"),
+])  # fmt: skip
+def test_lengths_of_the_test_part_that_contradict_other_keys(
+    keys: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Copy(**keys)
+    with pytest.raises(ValidationError, match="a source may have only 3 points"):
+        Lag(length=6, lag=4, test_length=3)
 
 
 def test_polygons_are_regular() -> None:

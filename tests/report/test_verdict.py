@@ -50,6 +50,8 @@ def config(*sets: str) -> Config:
         (["data.source_length=3", "data.noise=0"], "the last corner. Corner 4 lies opposite corner 2."),
         (["data.variable_length=true"], "two, three or four corners of a square."),
         (["data.kind=reverse"], "in reverse order"),
+        (["data.kind=sort", "data.test_length=12", "data.min_test_length=9"],
+         "The source has 8 (in the test part 9 to 12) random points."),
         (["data.kind=recall"], "4 pairs of points, a key and its value, and at the end one of the keys"),
     ],
 )  # fmt: skip

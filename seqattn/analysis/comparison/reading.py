@@ -17,7 +17,7 @@ from seqattn.analysis.comparison.result import ComparisonResult, DataOfSeeds, Va
 from seqattn.analysis.comparison.statistics import paired_tests
 from seqattn.analysis.comparison.units import LossUnit, units_of_losses
 from seqattn.config import as_plain, read_stored
-from seqattn.config.comparing import ONLY_LOSS, Questions
+from seqattn.config.comparing import DATA_SET, ONLY_LOSS, Questions
 from seqattn.errors import CheckpointError, UsageError
 from seqattn.runs import COMPARISON, RunFolder, check_summary, read_manifest, seed_of_folder
 
@@ -195,6 +195,9 @@ def collect_result(
     data_of_seeds: DataOfSeeds = "files" if files else "new" if resampled else "same"
     if len({seed for variant in variants for seed in variant.folders}) < 2:
         data_of_seeds = "one"
+    if sweep_key == DATA_SET:
+        # Runs with one data set are no sample of the runs with other data, so no pair is tested.
+        data_of_seeds, groups = "crossed", {}
     return ComparisonResult(
         path, path.name, tuple(variants),
         tuple(paired_tests(groups.values(), [measure for measure, *_ in groups], questions)),

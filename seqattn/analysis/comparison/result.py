@@ -19,10 +19,11 @@ from seqattn.runs import RunFolder
 
 OWN_UNITS = ", each variant in its own units"
 """The text for variants whose losses have different units."""
-DataOfSeeds = Literal["new", "same", "files", "one"]
+DataOfSeeds = Literal["new", "same", "crossed", "files", "one"]
 """The kind of data that the seeds use. With `new`, each seed has its own generated data. With
-`same`, all seeds share the generated data. With `files`, all seeds use the user's files. With
-`one`, there is only one seed."""
+`crossed`, each of several generated data sets is combined with each seed. With `same`, all seeds
+share the generated data. With `files`, all seeds use the user's files. With `one`, there is only
+one seed."""
 
 
 def describe_seed_counts(counts: Iterable[int]) -> str:

@@ -28,6 +28,7 @@ from seqattn.analysis.comparison.statistics import (
     format_number,
     format_p,
 )
+from seqattn.analysis.comparison.variance import describe_components
 from seqattn.config.comparing import ONLY_LOSS
 from seqattn.runs.storage import atomic_write, read_regular_file
 
@@ -166,6 +167,13 @@ def describe_scope(data_of_seeds: DataOfSeeds) -> str:
                 "The seeds vary initial weights, batch order and teacher-forcing draws; the data"
                 " are the same, so the results hold for this training set and this test set."
             )
+        case "crossed":
+            return (
+                "Each data set has its own training, validation and test sequences; the seeds vary"
+                " initial weights, batch order and teacher-forcing draws. Few data sets or seeds"
+                " give rough estimates. Variants are not tested against each other in this design;"
+                " a comparison without --variance tests them."
+            )
         case "files":
             return (
                 "The seeds vary initial weights, batch order and teacher-forcing draws; the data"
@@ -185,8 +193,23 @@ def describe_result(result: ComparisonResult) -> list[str]:
     The tests of the pairs come first. Decided pairs (see `PairedTest.is_decided`) come before
     undecided pairs. The limitations and the scope of the results follow.
     """
-    words = _describe_pairs(result.pairs) + describe_limits(result)
+    words = _describe_pairs(result.pairs) + _describe_variance(result) + describe_limits(result)
     return [*words, describe_scope(result.data_of_seeds)]
+
+
+def _describe_variance(result: ComparisonResult) -> list[str]:
+    """Describe the variance components of each variant and measure of a crossed design."""
+    if result.data_of_seeds != "crossed":
+        return []
+    groups = dict[str, list[VariantResult]]()
+    for variant in result.variants:
+        groups.setdefault(variant.sweep_group, []).append(variant)
+    seeds = sorted({seed for variant in result.variants for seed in variant.folders})
+    return [
+        describe_components(name, measure, [one.values_of(measure) for one in group], seeds)
+        for name, group in groups.items()
+        for measure in result.questions.measures
+    ]
 
 
 def _describe_pairs(pairs: Sequence[PairedTest]) -> list[str]:
@@ -254,6 +277,10 @@ def markdown(result: ComparisonResult) -> str:
     lines += [
         f"{BRACKETS} Seconds are one run's share of the time of all runs in its batch.",
         "", "## Results", "", *(f"- {sentence}" for sentence in describe_result(result)), "",
+    ]  # fmt: skip
+    if result.data_of_seeds == "crossed":
+        return "\n".join(lines)
+    lines += [
         "## Pairs", "",
         explain_pairs(len(result.pairs)), "",
     ]  # fmt: skip

@@ -186,6 +186,7 @@ def compare(
     measures: Sequence[str] | None = None,
     margin: float | None = None,
     power: float | None = None,
+    variance: int | None = None,
     output_dir: str | Path = "outputs",
     workers: int | None = 1,
     progress: bool | None = None,
@@ -209,6 +210,8 @@ def compare(
             `compare.resample_data` of the config.
         measures, margin, power: what is tested, such as `measures=["sequence_error_rate"]`; None
             for the keys of the same names in the section `compare` of the config.
+        variance: number of data sets that are crossed with all seeds, to say which variance comes
+            from the data; None for `compare.variance` of the config.
         output_dir: parent of the folder of the comparison.
         workers: see `train_seeds`.
         progress, **overrides: see `train`. The overrides apply to all variants.
@@ -229,7 +232,7 @@ def compare(
         along=None if along is None else as_config_value(along), seeds=seeds,
         resample_data=resample_data,
         questions={"measures": None if measures is None else list(measures), "margin": margin,
-                   "power": power},
+                   "power": power, "variance": variance},
     )  # fmt: skip
     with show_bar(plan.name, progress) as callbacks:
         result = run_comparison(

@@ -160,7 +160,7 @@ def _describe_squares(task: Squares) -> str:
 
 
 def _describe_path(task: Copy | Reverse | Sort | Lag) -> str:
-    start = f"The source has {_range(task.min_length, task.length)} random points."
+    start = f"The source has {_path_lengths(task)} random points."
     match task:
         case Copy():
             return f"{start} The forecast must repeat them in the same order."
@@ -191,9 +191,15 @@ def _describe_symbols(task: Copy | Reverse | Sort | Lag | Recall) -> str:
         case Lag():
             rule = f"repeat {task.steps} of them, from the last but {task.lag - 1} on"
     return (
-        f"The source has {_range(task.min_length, task.length)} random symbols of {task.symbols}."
-        f" The output must {rule}."
+        f"The source has {_path_lengths(task)} random symbols of {task.symbols}. The output must"
+        f" {rule}."
     )
+
+
+def _path_lengths(task: Copy | Reverse | Sort | Lag) -> str:
+    test = task.for_test_part()
+    lengths, of_test = (_range(one.min_length, one.length) for one in (task, test))
+    return lengths if lengths == of_test else f"{lengths} (in the test part {of_test})"
 
 
 def _describe_noise(
