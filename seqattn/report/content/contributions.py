@@ -80,5 +80,5 @@ def _attribute_for_page(trained: LoadedModel, part: Sequences, k: int) -> dict[s
         "output": output,
         "maps": {method: (np.round(shares, DECIMALS) + 0.0).tolist()  # no -0.0
                  for method, shares in shares_of_rows(found).items()},
-        "error": float(f"{found.error:.1g}"),
+        "error": float(f"{max(found.error, 1e-15):.1g}"),  # no smaller than rounding errors
     }  # fmt: skip

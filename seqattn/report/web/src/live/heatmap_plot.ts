@@ -16,6 +16,8 @@ const MAX_CELLS_AS_ELEMENTS = 1600;
 const LONGEST_LABEL = 16;
 /** A narrower cell has no room for a label of its own. */
 const MIN_LABELLED = 9;
+/** Between narrower cells, gaps would be a pattern of their own. */
+const MIN_GAPPED = 8;
 /** A heatmap of symbols on a narrow screen is wider than the screen, and scrolls. */
 const MIN_SYMBOL_CELL = 13;
 const MAX_SCROLLED_COLUMNS = 60;
@@ -74,7 +76,8 @@ function cellElement(grid: Grid, step: number, column: number): SVGElement {
 
 /** Put a rectangle over a cell. */
 export function place(rect: SVGElement, { cellWidth, cellHeight, left }: Grid, step: number, column: number): void {
-  const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
+  const withGap = (size: number): number => (size < MIN_GAPPED ? size : size - 1);
+  const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: withGap(cellWidth), height: withGap(cellHeight) };
   for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
 }
 
@@ -112,8 +115,10 @@ export function axisLabels({ rowLabels, columnLabels, isNumbered, down, across }
   const group = svg("g", { "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
   const every = (size: number, room: number): number => Math.max(1, Math.ceil(room / size));
   const bottom = bottomOf(grid);
-  for (let t = 0; t < grid.rows; t += every(grid.cellHeight, MIN_LABELLED)) {
-    group.append(svg("text", { "font-size": Math.min(FONT, grid.cellHeight + 1), x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
+  const everyRow = every(grid.cellHeight, MIN_LABELLED);
+  const rowFont = Math.min(FONT, everyRow > 1 ? everyRow * grid.cellHeight : grid.cellHeight + 1);
+  for (let t = 0; t < grid.rows; t += everyRow) {
+    group.append(svg("text", { "font-size": rowFont, x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
   }
   for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
     const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
