@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from seqattn.analysis import attribution
 from seqattn.analysis.attributed_run import embed_sequence
 from seqattn.analysis.attribution import FEW_NODES, INTEGRATED, attribute, shares_of_rows
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
+from seqattn.models.decoding import force
 from seqattn.report import render_page
 from seqattn.report.content import contributions, run_content
 from seqattn.runs import RunFolder
@@ -62,8 +62,7 @@ def test_contributions_to_points_have_no_signs(attention_run: Path) -> None:
 def test_a_model_without_a_gradient_has_no_section(
     attention_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    force = torch.no_grad()(attribution.force)
-    monkeypatch.setattr(attribution, "force", force)
+    monkeypatch.setattr("seqattn.analysis.attribution.force", torch.no_grad()(force))
     content = run_content(RunFolder(attention_run))
     assert content["contributions"] is None
     assert content["doctor"]
