@@ -115,12 +115,18 @@ def attribute_sequence(trained: LoadedModel, part: Sequences, k: int) -> Attribu
             if not torch.equal(wrong, own):
                 trace, found = trace_states(embedded, wrong), other
                 break
-    symbols = trained.spec.source.symbols, trained.spec.target.symbols
-    names = [
-        [alphabet[number] for number in numbers[:, 0].tolist()] if alphabet else []
-        for alphabet, numbers in zip(symbols, (own, embedded.target), strict=True)
-    ]
-    return AttributedSequence(names[0], names[1], attribute(embedded), trace, found)
+    names = names_of_steps(trained, embedded)
+    return AttributedSequence(*names, attribute(embedded), trace, found)
+
+
+def names_of_steps(trained: LoadedModel, embedded: EmbeddedSource) -> tuple[list[str], list[str]]:
+    """Return the symbols of the source and of the output; an empty list for vectors."""
+    source, output = (
+        [space.symbols[number] for number in numbers[:, 0].tolist()] if space.symbols else []
+        for space, numbers in ((trained.spec.source, embedded.source),
+                               (trained.spec.target, embedded.target))
+    )  # fmt: skip
+    return source, output
 
 
 @one_thread()
@@ -147,5 +153,5 @@ def measure_faithfulness(
 
 __all__ = [
     "FRACTIONS", "AttributedSequence", "Faithfulness", "attribute_sequence", "embed_sequence",
-    "mean_and_error", "measure_faithfulness",
+    "mean_and_error", "measure_faithfulness", "names_of_steps",
 ]  # fmt: skip

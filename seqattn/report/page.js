@@ -402,6 +402,597 @@
     }));
   }
 
+  // src/live/svg.ts
+  var NAMESPACE = "http://www.w3.org/2000/svg";
+  function svg(tag, attributes = {}, ...children) {
+    const element = document.createElementNS(NAMESPACE, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
+    element.append(...children);
+    return element;
+  }
+  var halo = (ground) => ({ stroke: ground, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
+  function linearScale(domain, range) {
+    const [low, high] = domain;
+    const [first, last] = range;
+    const slope = (last - first) / (high - low || 1);
+    const scale = (value) => first + (value - low) * slope;
+    return Object.assign(scale, { invert: (pixel) => low + (pixel - first) / slope, domain });
+  }
+  function roundTicks([low, high], count) {
+    const rough = (high - low) / count;
+    if (!(rough > 0)) return [low];
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
+    const ticks = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
+    return ticks;
+  }
+  function tickText(value, ticks) {
+    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
+    const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+    return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
+  }
+  var VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
+  var DIVERGING2 = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
+  function interpolate(stops, share) {
+    const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
+    const k = Math.min(stops.length - 2, Math.floor(position));
+    return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
+  }
+  function weightColour(weight, largest2, signed) {
+    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest2 / 2) : interpolate(VIRIDIS, weight / largest2);
+  }
+  var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
+  function luminance(colour) {
+    const [r, g, b] = colour.map((part) => part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  }
+  var inkOn = (colour) => luminance(colour) > Math.sqrt(1.05 * 0.05) - 0.05 ? "#000" : "#fff";
+  var measured = null;
+  function textWidth(text2, size) {
+    measured ??= document.createElement("canvas").getContext("2d");
+    measured.font = `${size}px system-ui, sans-serif`;
+    return measured.measureText(text2).width;
+  }
+  function keepFromScrolling(element) {
+    element.style.touchAction = "none";
+    element.addEventListener("touchstart", (event) => {
+      event.preventDefault();
+    }, { passive: false });
+  }
+  function memberAfter(key2, member, count) {
+    const found = { Home: 0, End: count - 1, PageUp: member - 1, PageDown: member + 1 }[key2];
+    return found === void 0 ? null : Math.min(count - 1, Math.max(0, found));
+  }
+  var MEMBER_KEYS = "Page Up, Page Down, Home and End choose another one";
+
+  // src/live/heatmap_plot.ts
+  var FONT = 13;
+  var TOP = 8;
+  var BAR = { gap: 14, width: 12, numbers: 40, title: 18 };
+  var BAR_STEPS = 48;
+  var MIN_BAR = 96;
+  var MAX_HEIGHT = 420;
+  var MAX_CELL = 64;
+  var MAX_CELLS_AS_ELEMENTS = 1600;
+  var LONGEST_LABEL = 16;
+  var MIN_LABELLED = 9;
+  var MIN_GAPPED = 8;
+  var MIN_SYMBOL_CELL = 13;
+  var MAX_SCROLLED_COLUMNS = 60;
+  var hasText = ({ cellWidth, cellHeight }) => cellWidth >= 42 && cellHeight >= 20;
+  var bottomOf = ({ rows, cellHeight }) => TOP + rows * cellHeight;
+  var shapeOf = (grid) => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
+  var labelWidth = (labels) => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
+  function layOut(view, room) {
+    const [rows, columns] = [view.rows.length, view.columnLabels.length];
+    const left = 30 + labelWidth(view.rowLabels) + (view.canForce ? 12 : 0);
+    const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
+    const least = view.isNumbered || columns > MAX_SCROLLED_COLUMNS ? 0 : MIN_SYMBOL_CELL;
+    const width = Math.max(room, left + right + columns * least);
+    const cellWidth = Math.min(MAX_CELL * 2, (width - left - right) / columns);
+    const widest = labelWidth(view.columnLabels);
+    const isTurned = !view.isNumbered && widest > Math.max(cellWidth, MIN_LABELLED) - 3;
+    const below = (isTurned ? widest + 10 : 18) + 24;
+    const cellHeight = Math.min(cellWidth, MAX_CELL, (MAX_HEIGHT - TOP - 42) / rows);
+    const height = Math.max(TOP + rows * cellHeight, MIN_BAR) + below;
+    return { rows, columns, cellWidth, cellHeight, left, width, height, isTurned };
+  }
+  function cellElement(grid, step, column) {
+    const rect = svg("rect", { class: "cell", "data-step": step, "data-column": column }, svg("title"));
+    return svg("g", {}, rect, ...hasText(grid) ? [svg("text", { "text-anchor": "middle", "font-size": 14, "pointer-events": "none" })] : []);
+  }
+  function place(rect, { cellWidth, cellHeight, left }, step, column) {
+    const withGap = (size) => size < MIN_GAPPED ? size : size - 1;
+    const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: withGap(cellWidth), height: withGap(cellHeight) };
+    for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
+  }
+  function describeCell({ rows, names, isForced: isForced3 }, step, column) {
+    const weight = withMinus(rows[step][column].toFixed(4));
+    if (isForced3(step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
+    return `${names.row(step)} attends to ${names.column(column)} with ${weight}`;
+  }
+  function colourBar({ low, high, title, colour }, grid) {
+    const { soft, line } = theme();
+    const x = grid.left + grid.columns * grid.cellWidth + BAR.gap;
+    const height = Math.max(MIN_BAR, grid.rows * grid.cellHeight);
+    const group = svg("g", { class: "colour-bar", "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
+    for (let k = 0; k < BAR_STEPS; k += 1) {
+      const weight = high - (k + 0.5) / BAR_STEPS * (high - low);
+      group.append(svg("rect", { x, y: TOP + k / BAR_STEPS * height, width: BAR.width, height: height / BAR_STEPS + 0.5, fill: rgb(colour(weight)) }));
+    }
+    group.append(svg("rect", { x, y: TOP, width: BAR.width, height, fill: "none", stroke: line }));
+    for (const weight of low < 0 ? [low, 0, high] : [low, (low + high) / 2, high]) {
+      const y = TOP + (high - weight) / (high - low) * height;
+      const text2 = withMinus(String(Number(weight.toPrecision(2))));
+      group.append(svg("text", { x: x + BAR.width + 4, y: Math.min(TOP + height, Math.max(TOP + 9, y + 4)) }, text2));
+    }
+    const [titleX, middle] = [x + BAR.width + BAR.numbers + 8, TOP + height / 2];
+    group.append(svg("text", { x: titleX, y: middle, "text-anchor": "middle", transform: `rotate(-90 ${titleX} ${middle})` }, textWidth(title, FONT) > height ? title.replace(", relative to the largest", " / largest") : title));
+    return group;
+  }
+  function axisLabels({ rowLabels, columnLabels, isNumbered, down, across }, grid) {
+    const { soft } = theme();
+    const group = svg("g", { "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
+    const every = (size, room) => Math.max(1, Math.ceil(room / size));
+    const bottom = bottomOf(grid);
+    const everyRow = every(grid.cellHeight, MIN_LABELLED);
+    const rowFont = Math.min(FONT, everyRow > 1 ? everyRow * grid.cellHeight : grid.cellHeight + 1);
+    for (let t = 0; t < grid.rows; t += everyRow) {
+      group.append(svg("text", { "font-size": rowFont, x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
+    }
+    for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
+      const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
+      group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { "font-size": isNumbered ? FONT : Math.min(FONT, grid.cellWidth + 1), x, y: bottom + 15, "text-anchor": "middle" }, label));
+    }
+    group.append(svg("text", { x: grid.left + grid.columns * grid.cellWidth / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
+    const middle = Math.max((TOP + bottom) / 2, textWidth(down, 14) / 2 + 4);
+    group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
+    return group;
+  }
+  var HeatmapPlot = class _HeatmapPlot {
+    constructor(place3, events) {
+      this.place = place3;
+      this.events = events;
+      this.root = svg("svg", { tabindex: 0, role: "grid" });
+      this.cellId = `live-cell-${_HeatmapPlot.count += 1}`;
+      this.cellText.className = "hint cell-text screen";
+      this.cellText.setAttribute("aria-hidden", "true");
+      place3.replaceChildren(this.root, this.cellText);
+      this.root.append(this.cellGroup);
+      this.root.addEventListener("focus", () => {
+        this.showCursor();
+      });
+      this.root.addEventListener("blur", () => {
+        this.showCursor();
+      });
+      this.root.addEventListener("pointermove", (event) => {
+        this.point(event);
+      });
+      this.root.addEventListener("pointerleave", () => {
+        this.point(null);
+      });
+    }
+    place;
+    events;
+    root;
+    static count = 0;
+    cellId;
+    column = 0;
+    /** The elements of the cells stay while the grid has the same cells: a browser loses the click on an element that is replaced between press and release. */
+    cellGroup = svg("g", { "aria-hidden": "true" });
+    cursor = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page" });
+    /** The column of the source step at which the reader points, in this picture or in another. */
+    pointed = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page", visibility: "hidden" });
+    shape = "";
+    grid = null;
+    view = null;
+    /** The column that is marked. */
+    marked = null;
+    /** The cell below the pointer: row and column. */
+    below = null;
+    /** Says what the cell below the pointer shows. */
+    cellText = document.createElement("p");
+    /** Follow the pointer; null: it is elsewhere. */
+    point(event) {
+      const column = event ? this.columnAt(event) : null;
+      const row = event ? this.rowAt(event) : null;
+      this.below = row === null || column === null ? null : [row, column];
+      this.describeBelow();
+      this.events.pointAt(column);
+    }
+    describeBelow() {
+      const { view, below } = this;
+      const isThere = below !== null && below[0] < (view?.rows.length ?? 0) && below[1] < (view?.columnLabels.length ?? 0);
+      this.cellText.textContent = isThere ? capitalize(describeCell(view, ...below)) : "";
+    }
+    rowAt(event) {
+      const { grid } = this;
+      if (!grid) return null;
+      const box = this.root.getBoundingClientRect();
+      const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
+      return row >= 0 && row < grid.rows ? row : null;
+    }
+    /** Mark the column of a source step; null: none. */
+    mark(column) {
+      const { grid, pointed } = this;
+      this.marked = column;
+      pointed.setAttribute("visibility", grid && column !== null && column < grid.columns ? "visible" : "hidden");
+      if (!grid || column === null) return;
+      place(pointed, { ...grid, cellHeight: grid.rows * grid.cellHeight }, 0, column);
+      pointed.setAttribute("stroke", theme().accent);
+    }
+    /** Return the column of a pointer; null if it is over none. */
+    columnAt(event) {
+      const { grid } = this;
+      if (!grid) return null;
+      const box = this.root.getBoundingClientRect();
+      const column = Math.floor(((event.clientX - box.left) * (this.root.viewBox.baseVal.width / box.width) - grid.left) / grid.cellWidth);
+      return column >= 0 && column < grid.columns ? column : null;
+    }
+    showCursor() {
+      this.cursor.setAttribute("visibility", document.activeElement === this.root ? "visible" : "hidden");
+    }
+    /** Draw a view, or hide the picture if there are no weights. */
+    draw(view) {
+      const { rows, chosen, scale } = view;
+      this.place.hidden = rows.length === 0;
+      this.place.style.overflowX = "auto";
+      if (!rows.length) return;
+      const grid = layOut(view, Math.max(240, this.place.clientWidth));
+      [this.grid, this.view] = [grid, view];
+      this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
+      this.root.setAttribute("width", String(grid.width));
+      this.root.setAttribute("height", String(grid.height));
+      this.column = Math.min(this.column, grid.columns - 1);
+      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${view.canForce ? ", Enter makes its step attend there only" : ""}.`);
+      this.root.setAttribute("aria-rowcount", String(rows.length));
+      this.root.setAttribute("aria-colcount", String(grid.columns));
+      const isImage = rows.length * grid.columns > MAX_CELLS_AS_ELEMENTS;
+      if (isImage) this.cellGroup.replaceChildren(this.image(view, grid));
+      else this.drawCells(view, grid);
+      this.shape = isImage ? "" : shapeOf(grid);
+      while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
+      this.root.append(axisLabels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.pointed, this.cursor, this.currentCell(view));
+      place(this.cursor, grid, chosen, this.column);
+      this.cursor.setAttribute("stroke", theme().ink);
+      this.showCursor();
+      this.describeBelow();
+      this.mark(this.marked);
+      this.root.onclick = (event) => {
+        this.click(event);
+      };
+      this.root.onkeydown = (event) => {
+        this.key(event, grid, chosen);
+      };
+    }
+    /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
+    currentCell({ rows, chosen, names, isForced: isForced3 }) {
+      this.root.setAttribute("aria-activedescendant", this.cellId);
+      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}${isForced3(chosen) ? ", forced" : ""}` });
+      return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell3);
+    }
+    drawCells(view, grid) {
+      const { rows, scale } = view;
+      if (this.shape !== shapeOf(grid)) this.cellGroup.replaceChildren(...rows.flatMap((row, t) => row.map((_, s) => cellElement(grid, t, s))));
+      for (const [t, row] of rows.entries()) {
+        for (const [s, weight] of row.entries()) {
+          const colour = scale.colour(weight);
+          const [rect, words] = this.cellGroup.children[t * grid.columns + s].children;
+          place(rect, grid, t, s);
+          rect.setAttribute("fill", rgb(colour));
+          rect.firstElementChild.textContent = describeCell(view, t, s);
+          if (!words) continue;
+          words.setAttribute("x", String(grid.left + (s + 0.5) * grid.cellWidth));
+          words.setAttribute("y", String(TOP + (t + 0.5) * grid.cellHeight + 5));
+          words.setAttribute("fill", inkOn(colour));
+          words.textContent = withMinus(weight.toFixed(2));
+        }
+      }
+    }
+    image({ rows, scale }, grid) {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [grid.columns, grid.rows];
+      const context = canvas.getContext("2d");
+      const pixels = context.createImageData(grid.columns, grid.rows);
+      for (const [k, weight] of rows.flat().entries()) pixels.data.set([...scale.colour(weight), 255], 4 * k);
+      context.putImageData(pixels, 0, 0);
+      return svg("image", { x: grid.left, y: TOP, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
+    }
+    /** Outlines: known links, forced rows and the chosen row. */
+    marks({ rows, links, isForced: isForced3, chosen }, grid) {
+      const { warn } = theme();
+      const group = svg("g", { fill: "none", "pointer-events": "none" });
+      const outline = (t, s, count, attributes) => {
+        group.append(svg("rect", { x: grid.left + s * grid.cellWidth, y: TOP + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
+      };
+      for (const link of links) if (link.row < grid.rows && link.column < grid.columns) outlineLink(link, outline);
+      for (const t of rows.keys()) {
+        if (!isForced3(t)) continue;
+        group.append(svg("text", { x: 20, y: TOP + (t + 0.5) * grid.cellHeight + 4, "font-size": 12, stroke: "none", fill: warn, class: "forced-row" }, "\u25B8"));
+        outline(t, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
+      }
+      const { ink, ground } = theme();
+      outline(chosen, 0, grid.columns, { stroke: ground, "stroke-width": 5 });
+      outline(chosen, 0, grid.columns, { stroke: ink, "stroke-width": 2.5 });
+      return group;
+    }
+    click(event) {
+      const [row, column] = [this.rowAt(event), this.columnAt(event)];
+      if (row === null) return;
+      if (column === null) {
+        this.events.chooseStep(row);
+        return;
+      }
+      this.column = column;
+      this.events.chooseCell(row, column);
+    }
+    key(event, grid, chosen) {
+      const [dt, ds] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
+      if (dt || ds) {
+        event.preventDefault();
+        this.column = Math.min(grid.columns - 1, Math.max(0, this.column + ds));
+        this.events.chooseStep(Math.min(grid.rows - 1, Math.max(0, chosen + dt)));
+      } else if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        this.events.chooseCell(chosen, this.column);
+      }
+    }
+  };
+  function outlineLink({ row, column, isPossible }, outline) {
+    outline(row, column, 1, { stroke: "#000", "stroke-width": 4 });
+    outline(row, column, 1, { stroke: ALIGNMENT_COLOUR, "stroke-width": 2, "stroke-dasharray": isPossible ? "3 3" : "none", class: "true-step" });
+  }
+
+  // src/words/vocabulary.ts
+  var [PAD, BEGIN, END, UNKNOWN] = [0, 1, 2, 3];
+  var RESERVED = 4;
+  var WORD_BEGIN = "\u2581";
+  var REPLACEMENT = "\uFFFD";
+  function splitWord(word, rank) {
+    const parts = Array.from(word);
+    for (; ; ) {
+      let best = Infinity;
+      let place3 = -1;
+      for (let k = 0; k + 1 < parts.length; k += 1) {
+        const found = rank.get(parts[k] + parts[k + 1]) ?? Infinity;
+        if (found < best) [best, place3] = [found, k];
+      }
+      if (place3 < 0) return parts;
+      parts.splice(place3, 2, parts[place3] + parts[place3 + 1]);
+    }
+  }
+  var Vocabulary = class {
+    constructor(content) {
+      this.content = content;
+      const entries2 = content.symbols.map((symbol, k) => [symbol, k]);
+      this.numbers = new Map(entries2);
+      this.rank = new Map(entries2.slice(RESERVED));
+    }
+    content;
+    numbers;
+    rank;
+    get size() {
+      return this.content.symbols.length;
+    }
+    /** Return the number of a symbol. Symbols that are written like a reserved one are unknown. */
+    numberOf(symbol) {
+      return Math.max(this.numbers.get(symbol) ?? UNKNOWN, UNKNOWN);
+    }
+    /** Return the symbols of a text in Unicode normalization form C. */
+    split(text2) {
+      const { unit, lowercase } = this.content;
+      const composed = text2.normalize("NFC");
+      const written = lowercase ? composed.toLowerCase() : composed;
+      if (unit === "character") return Array.from(written);
+      const words = written.split(/\s+/u).filter(Boolean);
+      if (unit !== "bpe") return words;
+      return words.flatMap((word) => splitWord(WORD_BEGIN + word.replaceAll(WORD_BEGIN, REPLACEMENT), this.rank));
+    }
+    /** Return symbols as text. */
+    join(symbols) {
+      const { unit } = this.content;
+      if (unit === "character") return symbols.join("");
+      if (unit !== "bpe") return symbols.join(" ");
+      return symbols.join("").split(WORD_BEGIN).filter(Boolean).join(" ");
+    }
+    /** Return symbols as a text that is split into the same symbols again. An unknown symbol of a test sequence is one character that no vocabulary has. */
+    write(symbols) {
+      const isSplit = this.content.unit === "character" || this.content.unit === "bpe";
+      return this.join(symbols.map((symbol) => isSplit && symbol === this.content.symbols[UNKNOWN] ? REPLACEMENT : symbol));
+    }
+    /** Return the symbol with a number. */
+    symbol(number) {
+      return this.content.symbols[number];
+    }
+    /** Return the symbols of numbers up to the end of the sequence. */
+    symbols(numbers) {
+      const end = numbers.findIndex((number) => number === END || number === PAD);
+      return (end < 0 ? numbers : numbers.slice(0, end)).map((number) => this.symbol(number));
+    }
+    /** Return numbers as text, up to the end of the sequence. */
+    text(numbers) {
+      return this.join(this.symbols(numbers));
+    }
+  };
+  function visible(symbol) {
+    if (/^<(pad|begin|end|unknown)>$/.test(symbol)) return symbol.slice(1, -1);
+    if (symbol === " ") return "\u2423";
+    return /^\s+$/u.test(symbol) ? "\u2423".repeat(symbol.length) : symbol;
+  }
+
+  // src/contributions.ts
+  var MAX_HEIGHT2 = 360;
+  var MIN_HEIGHT = 100;
+  var MIN_SYMBOL_CELL2 = 11;
+  var MIN_CELL_HEIGHT = 10;
+  var MAX_NAME = 40;
+  var SCALE = { width: 72, height: 10, steps: 24 };
+  function stepNames({ source, output: output2, maps }) {
+    const [rows] = Object.values(maps);
+    const numbers = (count, first) => Array.from({ length: count }, (_, k) => String(first + k));
+    const S = rows[0].length;
+    return {
+      rowLabels: output2.length ? output2.map(visible) : numbers(rows.length, S + 1),
+      columnLabels: source.length ? source.map(visible) : numbers(S, 1),
+      isNumbered: !source.length,
+      down: output2.length ? "output" : "forecast point",
+      across: source.length ? "source" : "source point"
+    };
+  }
+  function describeContributions({ source, output: output2, maps }, { rowLabels, columnLabels }, [row, column]) {
+    const name = (kind, labels, k, isSymbol) => isSymbol ? `${kind} symbol ${k + 1}, \u201C${labels[k]}\u201D` : `${kind} point ${labels[k]}`;
+    const numbers = Object.entries(maps).map(([method, rows]) => `${method.replace(/weights$/, "weight")} ${withMinus(rows[row][column].toFixed(4))}`);
+    const rowName = name(output2.length ? "Output" : "Forecast", rowLabels, row, output2.length > 0);
+    return `${rowName}; ${name("source", columnLabels, column, source.length > 0)}: ${numbers.join(", ")}.`;
+  }
+  function layOut2({ rowLabels, columnLabels, isNumbered }, width) {
+    const [rows, columns] = [rowLabels.length, columnLabels.length];
+    const left = 30 + labelWidth(rowLabels);
+    const cellWidth = Math.min(2 * MAX_CELL, (width - left - 2) / columns);
+    const widest = labelWidth(columnLabels);
+    const isTurned = !isNumbered && widest > Math.max(cellWidth, MIN_SYMBOL_CELL2) - 2;
+    const cellHeight = Math.min(Math.max(cellWidth, MIN_CELL_HEIGHT), MAX_CELL, MAX_HEIGHT2 / rows);
+    const height = Math.max(TOP + rows * cellHeight, MIN_HEIGHT) + (isTurned ? widest + 10 : 18) + 24;
+    return { rows, columns, cellWidth, cellHeight, left, width, height, isTurned };
+  }
+  var ContributionsMap = class {
+    constructor(method, rows, index, choose, move) {
+      this.method = method;
+      this.rows = rows;
+      this.cellId = `contributions-cell-${index}`;
+      this.heading = textElement("h3", method);
+      this.figure.append(this.heading, this.picture);
+      this.picture.setAttribute("aria-label", `${method}. Arrow keys choose a cell.`);
+      const follow = (event) => {
+        const cell3 = this.cellAt(event);
+        if (cell3) choose(cell3);
+      };
+      this.picture.addEventListener("pointermove", follow);
+      this.picture.addEventListener("pointerdown", follow);
+      this.picture.addEventListener("focus", () => {
+        move(0, 0);
+      });
+      this.picture.addEventListener("keydown", (event) => {
+        const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+        if (!step) return;
+        event.preventDefault();
+        move(step[0], step[1]);
+      });
+    }
+    method;
+    rows;
+    figure = document.createElement("div");
+    heading;
+    picture = svg("svg", { tabindex: 0, role: "grid" });
+    outlines = [4, 2].map((width) => svg("rect", { fill: "none", "stroke-width": width, "pointer-events": "none" }));
+    cellId;
+    grid = null;
+    get isSigned() {
+      return this.rows.some((row) => row.some((value) => value < 0));
+    }
+    cellAt(event) {
+      const { grid } = this;
+      if (!grid) return null;
+      const box = this.picture.getBoundingClientRect();
+      const row = Math.floor((event.clientY - box.top - TOP) / grid.cellHeight);
+      const column = Math.floor((event.clientX - box.left - grid.left) / grid.cellWidth);
+      return row >= 0 && row < grid.rows && column >= 0 && column < grid.columns ? [row, column] : null;
+    }
+    draw(names) {
+      this.heading.replaceChildren(this.method, this.scale());
+      const grid = this.grid = layOut2(names, this.figure.clientWidth);
+      const { picture, rows, isSigned } = this;
+      for (const [name, value] of [["viewBox", `0 0 ${grid.width} ${grid.height}`], ["width", String(grid.width)], ["height", String(grid.height)]]) picture.setAttribute(name, value);
+      picture.setAttribute("aria-rowcount", String(grid.rows));
+      picture.setAttribute("aria-colcount", String(grid.columns));
+      const { line } = theme();
+      const cells = svg("g", { "aria-hidden": "true" }, svg("rect", { x: grid.left - 1, y: TOP - 1, width: grid.columns * grid.cellWidth + 1, height: grid.rows * grid.cellHeight + 1, fill: "none", stroke: line }));
+      for (const [t, row] of rows.entries()) {
+        for (const [s, value] of row.entries()) {
+          const colour = weightColour(value, 1, isSigned);
+          const rect = svg("rect", { class: "cell", fill: rgb(colour) });
+          place(rect, grid, t, s);
+          cells.append(rect);
+          if (hasText(grid)) cells.append(svg("text", { x: grid.left + (s + 0.5) * grid.cellWidth, y: TOP + (t + 0.5) * grid.cellHeight + 5, "text-anchor": "middle", "font-size": 14, fill: inkOn(colour), "pointer-events": "none" }, withMinus(value.toFixed(2))));
+        }
+      }
+      picture.replaceChildren(cells, axisLabels(names, grid), ...this.outlines);
+    }
+    /** The ends of the colours, and the colours between them. */
+    scale() {
+      const { isSigned } = this;
+      const { soft, line } = theme();
+      const low = isSigned ? -1 : 0;
+      const [left, bar] = [isSigned ? 20 : 12, SCALE.width / SCALE.steps];
+      const stops = Array.from({ length: SCALE.steps }, (_, k) => svg("rect", { x: left + k * bar, y: 3, width: bar + 0.5, height: SCALE.height, fill: rgb(weightColour(low + (k + 0.5) / SCALE.steps * (1 - low), 1, isSigned)) }));
+      return svg(
+        "svg",
+        { width: left + SCALE.width + 14, height: 16, "font-size": 13, "font-weight": 400, fill: soft, role: "img", "aria-label": `Colours from ${low} to 1` },
+        svg("text", { x: left - 4, y: 13, "text-anchor": "end" }, withMinus(String(low))),
+        ...stops,
+        svg("rect", { x: left, y: 3, width: SCALE.width, height: SCALE.height, fill: "none", stroke: line }),
+        svg("text", { x: left + SCALE.width + 4, y: 13 }, "1")
+      );
+    }
+    /** Outline a cell, whose numbers screen readers read; null: none. */
+    mark(cell3, text2) {
+      const { grid, outlines: outlines2, picture } = this;
+      picture.querySelector("[role=row]")?.remove();
+      for (const outline of outlines2) outline.setAttribute("visibility", cell3 ? "visible" : "hidden");
+      if (!cell3 || !grid) return;
+      const { ground, ink } = theme();
+      for (const [k, outline] of outlines2.entries()) {
+        place(outline, grid, ...cell3);
+        outline.setAttribute("stroke", [ground, ink][k]);
+      }
+      const [row, column] = cell3;
+      picture.setAttribute("aria-activedescendant", this.cellId);
+      picture.append(svg("g", { role: "row", "aria-rowindex": row + 1 }, svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": column + 1, "aria-selected": "true", "aria-label": text2 })));
+    }
+  };
+  function showContributions({ sequences }) {
+    const places = byId("contributions-maps");
+    let maps = [];
+    let cell3 = null;
+    const shown = () => sequences[numberOf("contributions-example")];
+    const mark = () => {
+      const text2 = cell3 ? describeContributions(shown(), stepNames(shown()), cell3) : "Point at a cell, or choose one with the arrow keys, to see its numbers in all heatmaps.";
+      for (const map of maps) map.mark(cell3, text2);
+      byId("contributions-cell").textContent = text2;
+    };
+    const choose = (next) => {
+      if (next[0] === cell3?.[0] && next[1] === cell3[1]) return;
+      cell3 = next;
+      mark();
+    };
+    const move = (down, right) => {
+      const { rowLabels, columnLabels } = stepNames(shown());
+      const [row, column] = cell3 ?? [0, 0];
+      choose([Math.min(rowLabels.length - 1, Math.max(0, row + down)), Math.min(columnLabels.length - 1, Math.max(0, column + right))]);
+    };
+    const draw2 = () => {
+      const names = stepNames(shown());
+      const least = names.isNumbered ? 0 : 32 + labelWidth(names.rowLabels) + names.columnLabels.length * MIN_SYMBOL_CELL2;
+      places.style.setProperty("--panel", `${least}px`);
+      for (const map of maps) map.draw(names);
+      mark();
+    };
+    const show = () => {
+      cell3 = null;
+      maps = Object.entries(shown().maps).map(([method, rows], k) => new ContributionsMap(method, rows, k, choose, move));
+      places.replaceChildren(...maps.map(({ figure }) => figure));
+      byId("contributions-error").textContent = withMinus(String(shown().error));
+      byId("contributions-option").textContent = ` --example ${shown().example}`;
+      draw2();
+    };
+    fill(selectById("contributions-example"), sequences.map(({ name }) => shorten(name, MAX_NAME)));
+    byId("contributions-example").addEventListener("change", show);
+    window.addEventListener("resize", draw2);
+    onThemeChange(draw2);
+    show();
+  }
+
   // src/curves.ts
   var NOISE_FLOOR = "noise floor";
   var TOP_MARGIN = 54;
@@ -1407,70 +1998,6 @@
     return Math.max(0, ...one.flatMap((row, t) => row.map((value, g) => Math.abs(value - other[t][g]))));
   }
 
-  // src/live/svg.ts
-  var NAMESPACE = "http://www.w3.org/2000/svg";
-  function svg(tag, attributes = {}, ...children) {
-    const element = document.createElementNS(NAMESPACE, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
-    element.append(...children);
-    return element;
-  }
-  var halo = (ground) => ({ stroke: ground, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" });
-  function linearScale(domain, range) {
-    const [low, high] = domain;
-    const [first, last] = range;
-    const slope = (last - first) / (high - low || 1);
-    const scale = (value) => first + (value - low) * slope;
-    return Object.assign(scale, { invert: (pixel) => low + (pixel - first) / slope, domain });
-  }
-  function roundTicks([low, high], count) {
-    const rough = (high - low) / count;
-    if (!(rough > 0)) return [low];
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
-    const ticks = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(k * step);
-    return ticks;
-  }
-  function tickText(value, ticks) {
-    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(value) || 1;
-    const decimals = Math.min(10, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
-    return value.toFixed(decimals).replace(/^-0(\.0*)?$/, "0$1").replace("-", "\u2212");
-  }
-  var VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
-  var DIVERGING2 = [[33, 102, 172], [146, 197, 222], [247, 247, 247], [244, 165, 130], [178, 24, 43]];
-  function interpolate(stops, share) {
-    const position = Math.min(1, Math.max(0, share)) * (stops.length - 1);
-    const k = Math.min(stops.length - 2, Math.floor(position));
-    return [0, 1, 2].map((c) => Math.round(stops[k][c] + (position - k) * (stops[k + 1][c] - stops[k][c])));
-  }
-  function weightColour(weight, largest2, signed) {
-    return signed ? interpolate(DIVERGING2, 0.5 + weight / largest2 / 2) : interpolate(VIRIDIS, weight / largest2);
-  }
-  var rgb = ([r, g, b]) => `rgb(${r},${g},${b})`;
-  function luminance(colour) {
-    const [r, g, b] = colour.map((part) => part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  }
-  var inkOn = (colour) => luminance(colour) > Math.sqrt(1.05 * 0.05) - 0.05 ? "#000" : "#fff";
-  var measured = null;
-  function textWidth(text2, size) {
-    measured ??= document.createElement("canvas").getContext("2d");
-    measured.font = `${size}px system-ui, sans-serif`;
-    return measured.measureText(text2).width;
-  }
-  function keepFromScrolling(element) {
-    element.style.touchAction = "none";
-    element.addEventListener("touchstart", (event) => {
-      event.preventDefault();
-    }, { passive: false });
-  }
-  function memberAfter(key2, member, count) {
-    const found = { Home: 0, End: count - 1, PageUp: member - 1, PageDown: member + 1 }[key2];
-    return found === void 0 ? null : Math.min(count - 1, Math.max(0, found));
-  }
-  var MEMBER_KEYS = "Page Up, Page Down, Home and End choose another one";
-
   // src/live/matrix.ts
   function weightScale(rows, meaning, isRelative) {
     const largest2 = Math.max(1e-6, ...rows.map((row) => Math.max(...row.map(Math.abs))));
@@ -1882,280 +2409,6 @@
       return handle;
     }
   };
-
-  // src/live/heatmap_plot.ts
-  var FONT = 13;
-  var TOP = 8;
-  var BAR = { gap: 14, width: 12, numbers: 40, title: 18 };
-  var BAR_STEPS = 48;
-  var MIN_BAR = 96;
-  var MAX_HEIGHT = 420;
-  var MAX_CELL = 64;
-  var MAX_CELLS_AS_ELEMENTS = 1600;
-  var LONGEST_LABEL = 16;
-  var MIN_LABELLED = 9;
-  var MIN_SYMBOL_CELL = 13;
-  var MAX_SCROLLED_COLUMNS = 60;
-  var hasText = ({ cellWidth, cellHeight }) => cellWidth >= 42 && cellHeight >= 20;
-  var bottomOf = ({ rows, cellHeight }) => TOP + rows * cellHeight;
-  var shapeOf = (grid) => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
-  var labelWidth = (labels) => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
-  function layOut(view, room) {
-    const [rows, columns] = [view.rows.length, view.columnLabels.length];
-    const left = 30 + labelWidth(view.rowLabels) + (view.canForce ? 12 : 0);
-    const right = BAR.gap + BAR.width + BAR.numbers + BAR.title;
-    const least = view.isNumbered || columns > MAX_SCROLLED_COLUMNS ? 0 : MIN_SYMBOL_CELL;
-    const width = Math.max(room, left + right + columns * least);
-    const cellWidth = Math.min(MAX_CELL * 2, (width - left - right) / columns);
-    const widest = labelWidth(view.columnLabels);
-    const isTurned = !view.isNumbered && widest > Math.max(cellWidth, MIN_LABELLED) - 3;
-    const below = (isTurned ? widest + 10 : 18) + 24;
-    const cellHeight = Math.min(cellWidth, MAX_CELL, (MAX_HEIGHT - TOP - 42) / rows);
-    const height = Math.max(TOP + rows * cellHeight, MIN_BAR) + below;
-    return { rows, columns, cellWidth, cellHeight, left, width, height, isTurned };
-  }
-  function cellElement(grid, step, column) {
-    const rect = svg("rect", { class: "cell", "data-step": step, "data-column": column }, svg("title"));
-    return svg("g", {}, rect, ...hasText(grid) ? [svg("text", { "text-anchor": "middle", "font-size": 14, "pointer-events": "none" })] : []);
-  }
-  function place(rect, { cellWidth, cellHeight, left }, step, column) {
-    const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
-    for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
-  }
-  function describeCell({ rows, names, isForced: isForced3 }, step, column) {
-    const weight = withMinus(rows[step][column].toFixed(4));
-    if (isForced3(step)) return `${names.row(step)}: you forced its weight of ${names.column(column)} to ${weight}`;
-    return `${names.row(step)} attends to ${names.column(column)} with ${weight}`;
-  }
-  function colourBar({ low, high, title, colour }, grid) {
-    const { soft, line } = theme();
-    const x = grid.left + grid.columns * grid.cellWidth + BAR.gap;
-    const height = Math.max(MIN_BAR, grid.rows * grid.cellHeight);
-    const group = svg("g", { class: "colour-bar", "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
-    for (let k = 0; k < BAR_STEPS; k += 1) {
-      const weight = high - (k + 0.5) / BAR_STEPS * (high - low);
-      group.append(svg("rect", { x, y: TOP + k / BAR_STEPS * height, width: BAR.width, height: height / BAR_STEPS + 0.5, fill: rgb(colour(weight)) }));
-    }
-    group.append(svg("rect", { x, y: TOP, width: BAR.width, height, fill: "none", stroke: line }));
-    for (const weight of low < 0 ? [low, 0, high] : [low, (low + high) / 2, high]) {
-      const y = TOP + (high - weight) / (high - low) * height;
-      const text2 = withMinus(String(Number(weight.toPrecision(2))));
-      group.append(svg("text", { x: x + BAR.width + 4, y: Math.min(TOP + height, Math.max(TOP + 9, y + 4)) }, text2));
-    }
-    const [titleX, middle] = [x + BAR.width + BAR.numbers + 8, TOP + height / 2];
-    group.append(svg("text", { x: titleX, y: middle, "text-anchor": "middle", transform: `rotate(-90 ${titleX} ${middle})` }, textWidth(title, FONT) > height ? title.replace(", relative to the largest", " / largest") : title));
-    return group;
-  }
-  var HeatmapPlot = class _HeatmapPlot {
-    constructor(place3, events) {
-      this.place = place3;
-      this.events = events;
-      this.root = svg("svg", { tabindex: 0, role: "grid" });
-      this.cellId = `live-cell-${_HeatmapPlot.count += 1}`;
-      this.cellText.className = "hint cell-text screen";
-      this.cellText.setAttribute("aria-hidden", "true");
-      place3.replaceChildren(this.root, this.cellText);
-      this.root.append(this.cellGroup);
-      this.root.addEventListener("focus", () => {
-        this.showCursor();
-      });
-      this.root.addEventListener("blur", () => {
-        this.showCursor();
-      });
-      this.root.addEventListener("pointermove", (event) => {
-        this.point(event);
-      });
-      this.root.addEventListener("pointerleave", () => {
-        this.point(null);
-      });
-    }
-    place;
-    events;
-    root;
-    static count = 0;
-    cellId;
-    column = 0;
-    /** The elements of the cells stay while the grid has the same cells: a browser loses the click on an element that is replaced between press and release. */
-    cellGroup = svg("g", { "aria-hidden": "true" });
-    cursor = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page" });
-    /** The column of the source step at which the reader points, in this picture or in another. */
-    pointed = svg("rect", { fill: "none", "stroke-width": 2, "pointer-events": "none", "data-only": "page", visibility: "hidden" });
-    shape = "";
-    grid = null;
-    view = null;
-    /** The column that is marked. */
-    marked = null;
-    /** The cell below the pointer: row and column. */
-    below = null;
-    /** Says what the cell below the pointer shows. */
-    cellText = document.createElement("p");
-    /** Follow the pointer; null: it is elsewhere. */
-    point(event) {
-      const column = event ? this.columnAt(event) : null;
-      const row = event ? this.rowAt(event) : null;
-      this.below = row === null || column === null ? null : [row, column];
-      this.describeBelow();
-      this.events.pointAt(column);
-    }
-    describeBelow() {
-      const { view, below } = this;
-      const isThere = below !== null && below[0] < (view?.rows.length ?? 0) && below[1] < (view?.columnLabels.length ?? 0);
-      this.cellText.textContent = isThere ? capitalize(describeCell(view, ...below)) : "";
-    }
-    rowAt(event) {
-      const { grid } = this;
-      if (!grid) return null;
-      const box = this.root.getBoundingClientRect();
-      const row = Math.floor(((event.clientY - box.top) * (this.root.viewBox.baseVal.width / box.width) - TOP) / grid.cellHeight);
-      return row >= 0 && row < grid.rows ? row : null;
-    }
-    /** Mark the column of a source step; null: none. */
-    mark(column) {
-      const { grid, pointed } = this;
-      this.marked = column;
-      pointed.setAttribute("visibility", grid && column !== null && column < grid.columns ? "visible" : "hidden");
-      if (!grid || column === null) return;
-      place(pointed, { ...grid, cellHeight: grid.rows * grid.cellHeight }, 0, column);
-      pointed.setAttribute("stroke", theme().accent);
-    }
-    /** Return the column of a pointer; null if it is over none. */
-    columnAt(event) {
-      const { grid } = this;
-      if (!grid) return null;
-      const box = this.root.getBoundingClientRect();
-      const column = Math.floor(((event.clientX - box.left) * (this.root.viewBox.baseVal.width / box.width) - grid.left) / grid.cellWidth);
-      return column >= 0 && column < grid.columns ? column : null;
-    }
-    showCursor() {
-      this.cursor.setAttribute("visibility", document.activeElement === this.root ? "visible" : "hidden");
-    }
-    /** Draw a view, or hide the picture if there are no weights. */
-    draw(view) {
-      const { rows, chosen, scale } = view;
-      this.place.hidden = rows.length === 0;
-      this.place.style.overflowX = "auto";
-      if (!rows.length) return;
-      const grid = layOut(view, Math.max(240, this.place.clientWidth));
-      [this.grid, this.view] = [grid, view];
-      this.root.setAttribute("viewBox", `0 0 ${grid.width} ${grid.height}`);
-      this.root.setAttribute("width", String(grid.width));
-      this.root.setAttribute("height", String(grid.height));
-      this.column = Math.min(this.column, grid.columns - 1);
-      this.root.setAttribute("aria-label", `Attention weights. Arrow keys choose a cell${view.canForce ? ", Enter makes its step attend there only" : ""}.`);
-      this.root.setAttribute("aria-rowcount", String(rows.length));
-      this.root.setAttribute("aria-colcount", String(grid.columns));
-      const isImage = rows.length * grid.columns > MAX_CELLS_AS_ELEMENTS;
-      if (isImage) this.cellGroup.replaceChildren(this.image(view, grid));
-      else this.drawCells(view, grid);
-      this.shape = isImage ? "" : shapeOf(grid);
-      while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
-      this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.pointed, this.cursor, this.currentCell(view));
-      place(this.cursor, grid, chosen, this.column);
-      this.cursor.setAttribute("stroke", theme().ink);
-      this.showCursor();
-      this.describeBelow();
-      this.mark(this.marked);
-      this.root.onclick = (event) => {
-        this.click(event);
-      };
-      this.root.onkeydown = (event) => {
-        this.key(event, grid, chosen);
-      };
-    }
-    /** The chosen cell for screen readers, which read it when the keyboard moves to it. */
-    currentCell({ rows, chosen, names, isForced: isForced3 }) {
-      this.root.setAttribute("aria-activedescendant", this.cellId);
-      const cell3 = svg("g", { id: this.cellId, role: "gridcell", "aria-colindex": this.column + 1, "aria-selected": "true", "aria-label": `${names.row(chosen)}, ${names.column(this.column)}: ${rows[chosen][this.column].toFixed(3)}${isForced3(chosen) ? ", forced" : ""}` });
-      return svg("g", { role: "row", "aria-rowindex": chosen + 1, "data-only": "page" }, cell3);
-    }
-    drawCells(view, grid) {
-      const { rows, scale } = view;
-      if (this.shape !== shapeOf(grid)) this.cellGroup.replaceChildren(...rows.flatMap((row, t) => row.map((_, s) => cellElement(grid, t, s))));
-      for (const [t, row] of rows.entries()) {
-        for (const [s, weight] of row.entries()) {
-          const colour = scale.colour(weight);
-          const [rect, words] = this.cellGroup.children[t * grid.columns + s].children;
-          place(rect, grid, t, s);
-          rect.setAttribute("fill", rgb(colour));
-          rect.firstElementChild.textContent = describeCell(view, t, s);
-          if (!words) continue;
-          words.setAttribute("x", String(grid.left + (s + 0.5) * grid.cellWidth));
-          words.setAttribute("y", String(TOP + (t + 0.5) * grid.cellHeight + 5));
-          words.setAttribute("fill", inkOn(colour));
-          words.textContent = withMinus(weight.toFixed(2));
-        }
-      }
-    }
-    image({ rows, scale }, grid) {
-      const canvas = document.createElement("canvas");
-      [canvas.width, canvas.height] = [grid.columns, grid.rows];
-      const context = canvas.getContext("2d");
-      const pixels = context.createImageData(grid.columns, grid.rows);
-      for (const [k, weight] of rows.flat().entries()) pixels.data.set([...scale.colour(weight), 255], 4 * k);
-      context.putImageData(pixels, 0, 0);
-      return svg("image", { x: grid.left, y: TOP, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
-    }
-    labels({ rowLabels, columnLabels, isNumbered, down, across }, grid) {
-      const { soft } = theme();
-      const group = svg("g", { "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
-      const every = (size, room) => Math.max(1, Math.ceil(room / size));
-      const bottom = bottomOf(grid);
-      for (let t = 0; t < grid.rows; t += every(grid.cellHeight, MIN_LABELLED)) {
-        group.append(svg("text", { "font-size": Math.min(FONT, grid.cellHeight + 1), x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
-      }
-      for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
-        const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
-        group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { "font-size": isNumbered ? FONT : Math.min(FONT, grid.cellWidth + 1), x, y: bottom + 15, "text-anchor": "middle" }, label));
-      }
-      group.append(svg("text", { x: grid.left + grid.columns * grid.cellWidth / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
-      const middle = Math.max((TOP + bottom) / 2, textWidth(down, 14) / 2 + 4);
-      group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
-      return group;
-    }
-    /** Outlines: known links, forced rows and the chosen row. */
-    marks({ rows, links, isForced: isForced3, chosen }, grid) {
-      const { warn } = theme();
-      const group = svg("g", { fill: "none", "pointer-events": "none" });
-      const outline = (t, s, count, attributes) => {
-        group.append(svg("rect", { x: grid.left + s * grid.cellWidth, y: TOP + t * grid.cellHeight, width: count * grid.cellWidth - 1, height: grid.cellHeight - 1, ...attributes }));
-      };
-      for (const link of links) if (link.row < grid.rows && link.column < grid.columns) outlineLink(link, outline);
-      for (const t of rows.keys()) {
-        if (!isForced3(t)) continue;
-        group.append(svg("text", { x: 20, y: TOP + (t + 0.5) * grid.cellHeight + 4, "font-size": 12, stroke: "none", fill: warn, class: "forced-row" }, "\u25B8"));
-        outline(t, 0, grid.columns, { stroke: warn, "stroke-width": 1.5, "stroke-dasharray": "5 3" });
-      }
-      const { ink, ground } = theme();
-      outline(chosen, 0, grid.columns, { stroke: ground, "stroke-width": 5 });
-      outline(chosen, 0, grid.columns, { stroke: ink, "stroke-width": 2.5 });
-      return group;
-    }
-    click(event) {
-      const [row, column] = [this.rowAt(event), this.columnAt(event)];
-      if (row === null) return;
-      if (column === null) {
-        this.events.chooseStep(row);
-        return;
-      }
-      this.column = column;
-      this.events.chooseCell(row, column);
-    }
-    key(event, grid, chosen) {
-      const [dt, ds] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
-      if (dt || ds) {
-        event.preventDefault();
-        this.column = Math.min(grid.columns - 1, Math.max(0, this.column + ds));
-        this.events.chooseStep(Math.min(grid.rows - 1, Math.max(0, chosen + dt)));
-      } else if (event.key === "Enter" || event.key === " ") {
-        event.preventDefault();
-        this.events.chooseCell(chosen, this.column);
-      }
-    }
-  };
-  function outlineLink({ row, column, isPossible }, outline) {
-    outline(row, column, 1, { stroke: "#000", "stroke-width": 4 });
-    outline(row, column, 1, { stroke: ALIGNMENT_COLOUR, "stroke-width": 2, "stroke-dasharray": isPossible ? "3 3" : "none", class: "true-step" });
-  }
 
   // src/live/explorer_base.ts
   var COLOURS = ["#009e73", "#811aff", "#8d503b"];
@@ -4249,83 +4502,6 @@
     });
   }
 
-  // src/words/vocabulary.ts
-  var [PAD, BEGIN, END, UNKNOWN] = [0, 1, 2, 3];
-  var RESERVED = 4;
-  var WORD_BEGIN = "\u2581";
-  var REPLACEMENT = "\uFFFD";
-  function splitWord(word, rank) {
-    const parts = Array.from(word);
-    for (; ; ) {
-      let best = Infinity;
-      let place3 = -1;
-      for (let k = 0; k + 1 < parts.length; k += 1) {
-        const found = rank.get(parts[k] + parts[k + 1]) ?? Infinity;
-        if (found < best) [best, place3] = [found, k];
-      }
-      if (place3 < 0) return parts;
-      parts.splice(place3, 2, parts[place3] + parts[place3 + 1]);
-    }
-  }
-  var Vocabulary = class {
-    constructor(content) {
-      this.content = content;
-      const entries2 = content.symbols.map((symbol, k) => [symbol, k]);
-      this.numbers = new Map(entries2);
-      this.rank = new Map(entries2.slice(RESERVED));
-    }
-    content;
-    numbers;
-    rank;
-    get size() {
-      return this.content.symbols.length;
-    }
-    /** Return the number of a symbol. Symbols that are written like a reserved one are unknown. */
-    numberOf(symbol) {
-      return Math.max(this.numbers.get(symbol) ?? UNKNOWN, UNKNOWN);
-    }
-    /** Return the symbols of a text in Unicode normalization form C. */
-    split(text2) {
-      const { unit, lowercase } = this.content;
-      const composed = text2.normalize("NFC");
-      const written = lowercase ? composed.toLowerCase() : composed;
-      if (unit === "character") return Array.from(written);
-      const words = written.split(/\s+/u).filter(Boolean);
-      if (unit !== "bpe") return words;
-      return words.flatMap((word) => splitWord(WORD_BEGIN + word.replaceAll(WORD_BEGIN, REPLACEMENT), this.rank));
-    }
-    /** Return symbols as text. */
-    join(symbols) {
-      const { unit } = this.content;
-      if (unit === "character") return symbols.join("");
-      if (unit !== "bpe") return symbols.join(" ");
-      return symbols.join("").split(WORD_BEGIN).filter(Boolean).join(" ");
-    }
-    /** Return symbols as a text that is split into the same symbols again. An unknown symbol of a test sequence is one character that no vocabulary has. */
-    write(symbols) {
-      const isSplit = this.content.unit === "character" || this.content.unit === "bpe";
-      return this.join(symbols.map((symbol) => isSplit && symbol === this.content.symbols[UNKNOWN] ? REPLACEMENT : symbol));
-    }
-    /** Return the symbol with a number. */
-    symbol(number) {
-      return this.content.symbols[number];
-    }
-    /** Return the symbols of numbers up to the end of the sequence. */
-    symbols(numbers) {
-      const end = numbers.findIndex((number) => number === END || number === PAD);
-      return (end < 0 ? numbers : numbers.slice(0, end)).map((number) => this.symbol(number));
-    }
-    /** Return numbers as text, up to the end of the sequence. */
-    text(numbers) {
-      return this.join(this.symbols(numbers));
-    }
-  };
-  function visible(symbol) {
-    if (/^<(pad|begin|end|unknown)>$/.test(symbol)) return symbol.slice(1, -1);
-    if (symbol === " ") return "\u2423";
-    return /^\s+$/u.test(symbol) ? "\u2423".repeat(symbol.length) : symbol;
-  }
-
   // src/words/decode.ts
   var LENGTH_PENALTY = 0.6;
   function logProbabilities(logits) {
@@ -4704,7 +4880,7 @@
   }
 
   // src/words/explorer.ts
-  var MAX_NAME = 40;
+  var MAX_NAME2 = 40;
   var EMPTY = "The source is empty. The page still shows the last one.";
   var TYPING = 120;
   var PICTURE_NAMES = { heatmap: "Heatmap", lines: "Lines", heads: "All heads" };
@@ -4717,7 +4893,7 @@
       super(models);
       this.page = page;
       const [{ source }] = models;
-      this.names = page.examples.sources.map((numbers, k) => `${page.examples.ids[k]}: ${shorten(source.text(numbers), MAX_NAME)}`);
+      this.names = page.examples.sources.map((numbers, k) => `${page.examples.ids[k]}: ${shorten(source.text(numbers), MAX_NAME2)}`);
       this.state = this.restore() ?? this.start();
       this.lines = new LinesPlot(byId("live-lines"), { chooseStep: (step) => {
         this.chooseStep(step);
@@ -6937,6 +7113,7 @@ ${text2}
     showGlossary(content.live?.words !== void 0 || content.kind === "run" && content.symbols !== void 0 && content.symbols !== null);
     listParts();
     followTheme();
+    if (content.kind === "run" && content.contributions) showContributions(content.contributions);
     await (live ? waitForPause() : nextTask());
     if (await loadPlotly()) {
       if (content.kind === "comparison") showComparison(content);

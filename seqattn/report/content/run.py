@@ -18,6 +18,7 @@ from seqattn.config import Config, as_plain, leaves, read_stored
 from seqattn.data.baselines import NOISE_FLOOR, render_verdict
 from seqattn.data.metrics import describe_metrics
 from seqattn.errors import CheckpointError, ConfigError, DataError, counted
+from seqattn.report.content.contributions import contributions_content
 from seqattn.report.content.examples import attention_history_content, examples_content
 from seqattn.report.content.live import LiveModels, tour_content
 from seqattn.report.content.questions import ask
@@ -43,7 +44,7 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
 
     Args:
         folder: the run folder.
-        examine: whether to run the doctor.
+        examine: whether to run the doctor, and to compute the contributions of source steps.
         live: whether to include the model in the page.
 
     Raises:
@@ -80,6 +81,7 @@ def run_content(folder: RunFolder, examine: bool = True, live: bool = False) -> 
         "doctor": [],
         "doctor_summary": "",
         "unit": "",
+        "contributions": None,
     }
     if summary is not None:
         has_symbols = is_of_symbols(summary)
@@ -151,14 +153,16 @@ def _results(folder: RunFolder, summary: Mapping[str, Any], notices: list[str]) 
 
 
 def _diagnosis(folder: RunFolder, notices: list[str]) -> tuple[dict[str, Any], Need | None]:
-    """Return the findings of the doctor, and sentences about whether the model needs its weights.
+    """Return the findings of the doctor with the contributions of source steps, and sentences about
+    whether the model needs its weights.
 
     If it is unknown whether the model needs its weights, the second value is None.
     """
     try:
         _, trained = open_run(folder.path)
         losses, history = doctor.sibling_losses(folder), doctor.read_history(folder)
-        evidence = doctor.collect_evidence(trained, load_splits(trained), losses, history)
+        splits = load_splits(trained)
+        evidence = doctor.collect_evidence(trained, splits, losses, history)
     except (CheckpointError, DataError) as error:
         notices.append(f"The doctor could not examine the run: {error}")
         return {}, None
@@ -168,7 +172,12 @@ def _diagnosis(folder: RunFolder, notices: list[str]) -> tuple[dict[str, Any], N
     overridden = evidence.override_errors
     count = len(evidence.source_lengths)
     need = describe_need(evidence.loss, overridden, count) if overridden else None
-    return {"doctor": plain, "doctor_summary": doctor.summarize(findings)}, need
+    content = {
+        "doctor": plain,
+        "doctor_summary": doctor.summarize(findings),
+        "contributions": contributions_content(trained, splits.test),
+    }
+    return content, need
 
 
 def _read_loss_scale(folder: RunFolder, notices: list[str]) -> NDArray[np.float64] | None:

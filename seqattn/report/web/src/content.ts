@@ -93,6 +93,27 @@ export interface Results {
   by_step: number[];
 }
 
+/** The attention weights and the contributions of source steps to the output of one test sequence. */
+export interface ContributionsOfSequence {
+  /** The index of the test sequence. */
+  example: number;
+  name: string;
+  /** The symbols; empty for vectors. */
+  source: string[];
+  output: string[];
+  /** Method -> [output step][source step], shares of the row. */
+  maps: Record<string, number[][]>;
+  /** The largest difference between the sum of the integrated gradients and the difference that they divide. */
+  error: number;
+}
+
+export interface Contributions {
+  /** Whether an output step is a symbol, not a vector. */
+  of_symbols: boolean;
+  is_signed: boolean;
+  sequences: ContributionsOfSequence[];
+}
+
 export interface RunContent extends Partial<Results> {
   kind: "run";
   name: string;
@@ -105,6 +126,8 @@ export interface RunContent extends Partial<Results> {
   symbols?: object | null;
   curves: Curves;
   attention_history?: AttentionHistory | null;
+  /** null if the model has no gradient, or if its sequences are too long. */
+  contributions?: Contributions | null;
   live?: LiveContent | null;
 }
 

@@ -2,6 +2,7 @@
 import { showComparison } from "./comparison";
 import type { RunContent } from "./content";
 import { hasResults, readContent } from "./content";
+import { showContributions } from "./contributions";
 import { showCurves } from "./curves";
 import { byId, textElement } from "./dom";
 import { showExplorer } from "./explorer/explorer";
@@ -45,6 +46,7 @@ async function main(): Promise<void> {
   showGlossary(content.live?.words !== undefined || (content.kind === "run" && content.symbols !== undefined && content.symbols !== null));
   listParts();
   followTheme();
+  if (content.kind === "run" && content.contributions) showContributions(content.contributions);
   await (live ? waitForPause() : nextTask());
   if (await loadPlotly()) {
     if (content.kind === "comparison") showComparison(content);

@@ -5,17 +5,19 @@ import type { Link, MatrixView, WeightScale } from "./matrix";
 import { inkOn, rgb, svg, textWidth } from "./svg";
 
 const FONT = 13;
-const TOP = 8;
+export const TOP = 8;
 /** Of the colour bar and its numbers. */
 const BAR = { gap: 14, width: 12, numbers: 40, title: 18 };
 const BAR_STEPS = 48;
 const MIN_BAR = 96;
 const MAX_HEIGHT = 420;
-const MAX_CELL = 64;
+export const MAX_CELL = 64;
 const MAX_CELLS_AS_ELEMENTS = 1600;
 const LONGEST_LABEL = 16;
 /** A narrower cell has no room for a label of its own. */
 const MIN_LABELLED = 9;
+/** Between narrower cells, gaps would be a pattern of their own. */
+const MIN_GAPPED = 8;
 /** A heatmap of symbols on a narrow screen is wider than the screen, and scrolls. */
 const MIN_SYMBOL_CELL = 13;
 const MAX_SCROLLED_COLUMNS = 60;
@@ -30,7 +32,7 @@ export interface HeatmapEvents {
 }
 
 /** The size of a heatmap in pixels and cells. */
-interface Grid {
+export interface Grid {
   rows: number;
   columns: number;
   cellWidth: number;
@@ -42,13 +44,13 @@ interface Grid {
   isTurned: boolean;
 }
 
-const hasText = ({ cellWidth, cellHeight }: Grid): boolean => cellWidth >= 42 && cellHeight >= 20;
+export const hasText = ({ cellWidth, cellHeight }: Grid): boolean => cellWidth >= 42 && cellHeight >= 20;
 const bottomOf = ({ rows, cellHeight }: Grid): number => TOP + rows * cellHeight;
 
 /** A key of the elements that the cells of a grid need. */
 const shapeOf = (grid: Grid): string => `${grid.rows} ${grid.columns} ${hasText(grid)}`;
 
-const labelWidth = (labels: readonly string[]): number => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
+export const labelWidth = (labels: readonly string[]): number => Math.max(0, ...labels.map((label) => textWidth(shorten(label, LONGEST_LABEL), FONT)));
 
 /** Divide the room of a heatmap. */
 function layOut(view: MatrixView, room: number): Grid {
@@ -73,8 +75,9 @@ function cellElement(grid: Grid, step: number, column: number): SVGElement {
 }
 
 /** Put a rectangle over a cell. */
-function place(rect: SVGElement, { cellWidth, cellHeight, left }: Grid, step: number, column: number): void {
-  const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: cellWidth - 1, height: cellHeight - 1 };
+export function place(rect: SVGElement, { cellWidth, cellHeight, left }: Grid, step: number, column: number): void {
+  const withGap = (size: number): number => (size < MIN_GAPPED ? size : size - 1);
+  const box = { x: left + column * cellWidth, y: TOP + step * cellHeight, width: withGap(cellWidth), height: withGap(cellHeight) };
   for (const [name, value] of Object.entries(box)) rect.setAttribute(name, value.toFixed(2));
 }
 
@@ -103,6 +106,27 @@ function colourBar({ low, high, title, colour }: WeightScale, grid: Grid): SVGEl
   }
   const [titleX, middle] = [x + BAR.width + BAR.numbers + 8, TOP + height / 2];
   group.append(svg("text", { x: titleX, y: middle, "text-anchor": "middle", transform: `rotate(-90 ${titleX} ${middle})` }, textWidth(title, FONT) > height ? title.replace(", relative to the largest", " / largest") : title));
+  return group;
+}
+
+/** Return the labels of rows and columns, and the names of the axes. */
+export function axisLabels({ rowLabels, columnLabels, isNumbered, down, across }: Pick<MatrixView, "rowLabels" | "columnLabels" | "isNumbered" | "down" | "across">, grid: Grid): SVGElement {
+  const { soft } = theme();
+  const group = svg("g", { "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
+  const every = (size: number, room: number): number => Math.max(1, Math.ceil(room / size));
+  const bottom = bottomOf(grid);
+  const everyRow = every(grid.cellHeight, MIN_LABELLED);
+  const rowFont = Math.min(FONT, everyRow > 1 ? everyRow * grid.cellHeight : grid.cellHeight + 1);
+  for (let t = 0; t < grid.rows; t += everyRow) {
+    group.append(svg("text", { "font-size": rowFont, x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
+  }
+  for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
+    const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
+    group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { "font-size": isNumbered ? FONT : Math.min(FONT, grid.cellWidth + 1), x, y: bottom + 15, "text-anchor": "middle" }, label));
+  }
+  group.append(svg("text", { x: grid.left + (grid.columns * grid.cellWidth) / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
+  const middle = Math.max((TOP + bottom) / 2, textWidth(down, 14) / 2 + 4); // a low picture has a shorter side than its name
+  group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
   return group;
 }
 
@@ -206,7 +230,7 @@ export class HeatmapPlot {
     else this.drawCells(view, grid);
     this.shape = isImage ? "" : shapeOf(grid);
     while (this.cellGroup.nextSibling) this.cellGroup.nextSibling.remove();
-    this.root.append(this.labels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.pointed, this.cursor, this.currentCell(view));
+    this.root.append(axisLabels(view, grid), colourBar(scale, grid), this.marks(view, grid), this.pointed, this.cursor, this.currentCell(view));
     place(this.cursor, grid, chosen, this.column);
     this.cursor.setAttribute("stroke", theme().ink);
     this.showCursor();
@@ -250,24 +274,6 @@ export class HeatmapPlot {
     for (const [k, weight] of rows.flat().entries()) pixels.data.set([...scale.colour(weight), 255], 4 * k);
     context.putImageData(pixels, 0, 0);
     return svg("image", { x: grid.left, y: TOP, width: grid.columns * grid.cellWidth, height: grid.rows * grid.cellHeight, preserveAspectRatio: "none", href: canvas.toDataURL(), style: "image-rendering: pixelated", "pointer-events": "none" });
-  }
-
-  private labels({ rowLabels, columnLabels, isNumbered, down, across }: MatrixView, grid: Grid): SVGElement {
-    const { soft } = theme();
-    const group = svg("g", { "font-size": FONT, fill: soft, "aria-hidden": "true", "pointer-events": "none" });
-    const every = (size: number, room: number): number => Math.max(1, Math.ceil(room / size));
-    const bottom = bottomOf(grid);
-    for (let t = 0; t < grid.rows; t += every(grid.cellHeight, MIN_LABELLED)) {
-      group.append(svg("text", { "font-size": Math.min(FONT, grid.cellHeight + 1), x: grid.left - 6, y: TOP + (t + 0.5) * grid.cellHeight + 4, "text-anchor": "end" }, shorten(rowLabels[t], LONGEST_LABEL)));
-    }
-    for (let s = 0; s < grid.columns; s += every(grid.cellWidth, isNumbered ? 26 : MIN_LABELLED)) {
-      const [x, label] = [grid.left + (s + 0.5) * grid.cellWidth, shorten(columnLabels[s], LONGEST_LABEL)];
-      group.append(grid.isTurned ? svg("text", { x: x + 4, y: bottom + 6, "text-anchor": "end", transform: `rotate(-90 ${x + 4} ${bottom + 6})` }, label) : svg("text", { "font-size": isNumbered ? FONT : Math.min(FONT, grid.cellWidth + 1), x, y: bottom + 15, "text-anchor": "middle" }, label));
-    }
-    group.append(svg("text", { x: grid.left + (grid.columns * grid.cellWidth) / 2, y: grid.height - 8, "text-anchor": "middle", "font-size": 14 }, across));
-    const middle = Math.max((TOP + bottom) / 2, textWidth(down, 14) / 2 + 4); // a low picture has a shorter side than its name
-    group.append(svg("text", { x: 14, y: middle, "text-anchor": "middle", "font-size": 14, transform: `rotate(-90 14 ${middle})` }, down));
-    return group;
   }
 
   /** Outlines: known links, forced rows and the chosen row. */
