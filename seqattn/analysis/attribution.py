@@ -36,9 +36,9 @@ WEIGHTS, GRADIENT, INTEGRATED, RANDOM = (
 ROWS_AT_ONCE = 512
 NODES = 8
 MAX_NODES, FEW_NODES = 1024, 256
-"""The largest number of sources at which the integral of one sequence is evaluated, and the number
-for means over many sequences. A network with relu has a derivative with jumps, for which the error
-falls slowly."""
+"""The number of sources after which the integral of one sequence is not refined further, and the
+number for means over many sequences. The last refinement can double it. A network with relu has a
+derivative with jumps, for which the error falls slowly."""
 MAX_ERROR = 1e-4
 MIN_CHANGE = 1e-6
 """A smaller change of the whole output has no shares."""
@@ -189,8 +189,8 @@ def attribute(source: EmbeddedSource, max_nodes: int = MAX_NODES) -> Attribution
     Networks", eq. 1) are x_i times the integral of dy / dx_i over the line from the baseline 0 to
     x. The baseline is 0 in the input of the model: the zero vector for a symbol, and the mean of
     the training data for standardized points. Over the source, they sum to y(x) - y(0), and the
-    integral is computed until this sum is right up to `MAX_ERROR`, or with
-    about `max_nodes` nodes.
+    integral is refined until this sum is right up to `MAX_ERROR`, or until `max_nodes` nodes. The
+    jumps of an output, such as those of hard attention, are in no contribution.
     """
     x = source.embedded
     gradient = (source.gradients(x[None])[:, :, 0] * x).sum(-1)
