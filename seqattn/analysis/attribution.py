@@ -36,9 +36,9 @@ WEIGHTS, GRADIENT, INTEGRATED, RANDOM = (
 ROWS_AT_ONCE = 512
 NODES = 8
 MAX_NODES, FEW_NODES = 1024, 256
-"""The largest number of sources at which the integral of one sequence is evaluated, and the number
-for means over many sequences. A network with relu has a derivative with jumps, for which the error
-falls slowly."""
+"""The number of sources after which the integral of one sequence is not refined further, and the
+number for means over many sequences. The last refinement can double it. A network with relu has a
+derivative with jumps, for which the error falls slowly."""
 MAX_ERROR = 1e-4
 MIN_CHANGE = 1e-6
 """A smaller change of the whole output has no shares."""
@@ -189,8 +189,8 @@ def attribute(source: EmbeddedSource, max_nodes: int = MAX_NODES) -> Attribution
     Networks", eq. 1) are x_i times the integral of dy / dx_i over the line from the baseline 0 to
     x. The baseline is 0 in the input of the model: the zero vector for a symbol, and the mean of
     the training data for standardized points. Over the source, they sum to y(x) - y(0), and the
-    integral is computed until this sum is right up to `MAX_ERROR`, or with
-    about `max_nodes` nodes.
+    integral is refined until this sum is right up to `MAX_ERROR`, or until `max_nodes` nodes. The
+    jumps of an output, such as those of hard attention, are in no contribution.
     """
     x = source.embedded
     gradient = (source.gradients(x[None])[:, :, 0] * x).sum(-1)
@@ -238,20 +238,21 @@ def removal_curves(
     """Return how much the output changes while source steps are replaced by zeros, the most
     important first: the mean change of the output steps at each of `FRACTIONS`, by method.
 
-    The importance (T, S) of each method gives each output step its own order. The curve of
-    `RANDOM` is the mean over `RANDOM_ORDERS` orders. The change is that of
+    The importance (T, S) of each method gives each output step its own order, in which steps of
+    equal importance have a random order. The curve of `RANDOM` is the mean over `RANDOM_ORDERS`
+    orders. The change is that of
     `EmbeddedSource.changes`. Removal from the most important step on is the test of DeYoung et al.
     2020, "ERASER", section 4.2 (comprehensiveness), with zeros instead of a shorter source.
     """
     S = len(source.embedded)
     counts = np.unique(np.linspace(0, S, min(S, 10) + 1).round().astype(int))
-    curves = dict[str, Floats]()
+    curves, rng = dict[str, Floats](), np.random.default_rng(seed)
+    orders = np.stack([rng.permutation(S) for _ in range(RANDOM_ORDERS)])
     for name, values in importance.items():
-        ranks = np.argsort(np.argsort(-values, axis=-1, kind="stable"), axis=-1)  # (T, S)
+        order = np.lexsort((rng.random(values.shape), -values), axis=-1)
+        ranks = np.argsort(order, axis=-1)  # (T, S)
         changes = _remove(source, ranks < counts[:, None, None])  # (counts, T, T)
         curves[name] = changes.diagonal(axis1=1, axis2=2).mean(axis=-1)
-    rng = np.random.default_rng(seed)
-    orders = np.stack([rng.permutation(S) for _ in range(RANDOM_ORDERS)])
     curves[RANDOM] = _remove(source, orders < counts[:, None, None]).mean(axis=(1, 2))
     return {name: np.interp(FRACTIONS, counts / S, curve) for name, curve in curves.items()}
 
@@ -286,7 +287,10 @@ def trace_states(source: EmbeddedSource, other: Tensor) -> Floats:
     section 2.1, who add noise instead).
 
     The decoder reads the states of the other source, except at one source step, whose state at one
-    layer is that of the true source. The layers above compute their states from it.
+    layer is that of the true source. The layers above compute their states from it. A
+    recurrent decoder starts with the last state of each layer, which is not replaced together with
+    the state of the last source step. So without attention, no state of the last layer restores
+    anything.
 
     Args:
         source: the model and the true source.
@@ -308,8 +312,11 @@ def trace_states(source: EmbeddedSource, other: Tensor) -> Floats:
     everywhere = wrong.expand(S, -1, -1)
     found = [source.changes(torch.where(at, own, wrong))]
     for layer, state in zip(layers, clean, strict=True):
-        with _edited([layer], [lambda x, state=state: torch.where(at, state, x)]):
-            found.append(source.changes(everywhere))
+        parts = list[Floats]()
+        for rows in at.split(ROWS_AT_ONCE):
+            with _edited([layer], [lambda x, rows=rows, state=state: torch.where(rows, state, x)]):
+                parts.append(source.changes(everywhere[: len(rows)]))
+        found.append(np.concatenate(parts))
     return np.stack([*found, source.changes(everywhere)])
 
 

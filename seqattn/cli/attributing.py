@@ -18,6 +18,7 @@ from seqattn.cli.stop_signals import end_on_closed_pipe
 
 if TYPE_CHECKING:
     from seqattn.analysis.attributed_run import AttributedSequence, Faithfulness
+    from seqattn.data import DataSpec
 
 AttributionFormat = Literal["table", "json"]
 DEFAULT_EXAMPLES = 20
@@ -81,7 +82,7 @@ def attribute_command(
     if form == "json":
         write_data(json.dumps(_as_plain(found, tested), indent=2) + "\n")
     else:
-        _print_attribution(found, tested, title)
+        _print_attribution(found, tested, title, trained.spec)
 
 
 def _as_plain(found: AttributedSequence, tested: Faithfulness | None) -> dict[str, Any]:
@@ -117,15 +118,19 @@ def _as_plain(found: AttributedSequence, tested: Faithfulness | None) -> dict[st
     return content
 
 
-def _print_attribution(found: AttributedSequence, tested: Faithfulness | None, title: str) -> None:
+def _print_attribution(
+    found: AttributedSequence, tested: Faithfulness | None, title: str, spec: DataSpec
+) -> None:
     from seqattn.analysis.attribution import recovered, shares_of_rows
     from seqattn.cli.text_heatmap import print_shares
+    from seqattn.data.tokens import SEPARATORS, Tokens
 
     one, of_text = found.attribution, bool(found.output_names)
     show(escape_controls(title))
-    if found.source_names and of_text:
-        show(escape_controls(f"source: {_joined(found.source_names)}"))
-        show(escape_controls(f"output: {_joined(found.output_names)}"))
+    sides = ("source", spec.source, found.source_names), ("output", spec.target, found.output_names)
+    for name, space, symbols in sides:
+        if isinstance(space, Tokens):
+            show(escape_controls(f"{name}: {SEPARATORS[space.unit].join(symbols)}"))
     rows = found.output_names or [f"step {t + 1}" for t in range(len(one.numbers))]
     for name, shares in shares_of_rows(one).items():
         show(f"\n--- {name} ---")
@@ -146,7 +151,8 @@ def _print_attribution(found: AttributedSequence, tested: Faithfulness | None, t
         _print_paragraph(
             f"The encoder reads the source of test sequence {found.other} instead, except that one"
             " state is that of the true source: the share of the change of the output that this"
-            " state takes back."
+            " state takes back. A recurrent decoder starts with the last states of the layers,"
+            " which are not exchanged."
         )
     if tested is not None:
         _print_faithfulness(tested, of_text)
@@ -190,10 +196,6 @@ def _with_error(mean: float, error: float) -> str:
     if math.isnan(mean):
         return "-"
     return f"{mean:.3f}" + ("" if math.isnan(error) else f" +- {error:.3f}")
-
-
-def _joined(symbols: list[str]) -> str:
-    return ("" if all(len(symbol) == 1 for symbol in symbols[:-1]) else " ").join(symbols)
 
 
 def _print_paragraph(text: str) -> None:

@@ -525,7 +525,9 @@ def evaluate_command(
         way = f", {found}" if trained.spec.target.symbols else ""
         print_evaluation(scored, f"{run}: {len(part)} {name}, epoch {trained.epoch}{way}")
         if costs is not None:
-            print_knock_out(costs)
+            window = None if input_file else getattr(trained.config.data, "window", None)
+            overlapping = window is not None and window.stride < window.source + window.target
+            print_knock_out(costs, overlapping=overlapping)
 
 
 def _read_with_targets(trained: LoadedModel, input_file: Path, source: InputOptions) -> Sequences:

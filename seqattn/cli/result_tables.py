@@ -278,12 +278,18 @@ def print_evaluation(scored: Mapping[str, Any], title: str) -> None:
     _print_attention(console, scored)
 
 
-def print_knock_out(found: KnockOut) -> None:
-    """Print the errors with all heads and without each head, and the differences."""
+def print_knock_out(found: KnockOut, *, overlapping: bool) -> None:
+    """Print the errors with all heads and without each head, and the differences.
+
+    Args:
+        found: the errors.
+        overlapping: whether the sequences are windows that share steps.
+    """
     from rich.table import Table
 
     from seqattn.analysis.comparison.measures import name_measure
-    from seqattn.analysis.comparison.statistics import format_p
+    from seqattn.analysis.comparison.signed_rank import smallest_p
+    from seqattn.analysis.comparison.statistics import LEVEL, format_p
 
     is_rate = found.main_measure != "rmse"
     spec, change_spec = (".2%", "+.2f") if is_rate else (".4g", "+.2g")
@@ -317,6 +323,9 @@ def print_knock_out(found: KnockOut) -> None:
         f" sequences, of {found.sequences:,}, for which it is larger or smaller without the head."
         " p: signed-rank test over the sequences, for this run only, with Holm's correction for"
         f" {counted(len(found.heads), 'head')}."
+        + (" The sequences are overlapping windows, so p is too small." if overlapping else "")
+        + (f" With only {counted(found.sequences, 'sequence')}, p cannot fall below {LEVEL:g}."
+           if smallest_p(found.sequences) * len(found.heads) > LEVEL else "")
     ])  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +70,7 @@ class TextScale:
     @property
     def legend(self) -> str:
         levels = [f"{k / 4 * self.end:.2g}" for k in (1, 2, 3, 4)]
-        largest = "" if self.end == 1 and self.noun == "weights" else ", the largest"
+        largest = "" if self.end == 1 else ", the largest"
         return (
             f"{self.blocks[1]} to {self.blocks[4]}: {self.noun} of about"
             f" {', '.join(levels[:3])} and {levels[3]}{largest}"
@@ -150,7 +150,7 @@ def print_text_weights(
 def print_shares(
     shares: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str], corner: str
 ) -> None:
-    """Print the heatmap of signed shares (T, S) of 1.
+    """Print the heatmap of signed shares (T, S) of 1, and its scale.
 
     Args:
         shares: the shares; NaN where there is none.
@@ -162,8 +162,11 @@ def print_shares(
         shares, "", shares.shape[1], None, 0, 0, shown_symbols(rows),
         shown_symbols(columns) if columns else None,
     )  # fmt: skip
-    for line in _heatmap(panel, TextScale(_encodable_blocks(), 1.0, "shares", corner)):
+    scale = replace(TextScale.of([panel], signed=False), noun="absolute shares", corner=corner)
+    for line in _heatmap(panel, scale):
         show(line)
+    missing = "; /: no share" if np.isnan(shares).any() else ""
+    _show_sentence(f"{scale.legend}{missing}")
 
 
 def _show_sentence(text: str) -> None:

@@ -8,8 +8,9 @@ source step to which the attention points (eq. 8 and 9, where g is called p_gen)
     P(w) = g_t P_vocabulary(w) + (1 - g_t) * sum of the weights of the source steps with symbol w
 
 with the context c_t, the decoder state h_t and the embedded decoder input x_t. Weights with a sum
-below 1 are divided by their sum. P_vocabulary is the softmax over all V symbols, and training and
-decoding read P as they read a softmax: as logits, of which the logarithm of P is a valid choice.
+below 1 are divided by their sum; if all are 0, nothing is copied. P_vocabulary is the softmax over
+all V symbols, and training and decoding read P as they read a softmax: as logits, of which the
+logarithm of P is a valid choice.
 
 The paper adds the unknown source symbols of each article to the vocabulary. Here, a source symbol
 that the target vocabulary lacks stands for the unknown symbol.
@@ -20,6 +21,7 @@ the numbers of target and source symbols, and `...` an optional leading axis of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -74,7 +76,8 @@ class Copier(nn.Module):
             symbols = symbols.repeat_interleave(M // N, dim=-2)
         logits, gate = at_least_float32(logits), self.gate(inputs)
         least = torch.finfo(logits.dtype).tiny
-        pointed = weights / weights.sum(dim=-1, keepdim=True).clamp(min=least)
+        # Divided by a smaller sum, the gradient of weights that are almost 0 would overflow.
+        pointed = weights / weights.sum(dim=-1, keepdim=True).clamp(min=math.sqrt(least))
         # g = exp(-softplus(-z)), because ONNX Runtime rounds small values of the sigmoid.
         generated = (logits.log_softmax(dim=-1) - softplus(-gate)).exp()
         copied = (-softplus(gate)).exp() * pointed

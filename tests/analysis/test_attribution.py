@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seqattn import experiments
+from seqattn.analysis import attribution
 from seqattn.analysis.attributed_run import Faithfulness, mean_and_error
 from seqattn.analysis.attribution import (
     GRADIENT,
@@ -27,6 +29,7 @@ from seqattn.analysis.attribution import (
     removal_curves,
     trace_states,
 )
+from seqattn.cli.text_heatmap import print_shares
 from seqattn.config import (
     AdditiveAttention,
     FastWeights,
@@ -35,6 +38,7 @@ from seqattn.config import (
     ScaledDotAttention,
     Transformer,
     UniformAttention,
+    resolve,
 )
 from seqattn.data.tokens import BEGIN, PAD
 from seqattn.models import FeatureSpec, ModelOutput, Seq2SeqModel, build_model
@@ -101,6 +105,19 @@ def test_removal_follows_the_order_of_each_output_step() -> None:
     assert area_above(curves[INTEGRATED], curves[RANDOM]) == pytest.approx(
         sum((curves[INTEGRATED] - curves[RANDOM])[1:-1]) / 10
     )
+
+
+def test_steps_of_equal_importance_have_a_random_order() -> None:
+    """Only the first step matters. A method without an order must not find it first each time."""
+    source, *_ = polynomial(1)
+    source.model.get_parameter("form")[:, :, 1:] = 0
+    source.own = source.numbers(source.embedded[None])[0]
+    equal = {WEIGHTS: np.full((T, S), 1 / S)}
+    curves = [removal_curves(source, equal, seed) for seed in range(30)]
+    areas = [area_above(each[WEIGHTS], each[RANDOM]) for each in curves]
+    assert abs(np.mean(areas)) < 3 * np.std(areas) / np.sqrt(30)
+    curve = removal_curves(source, {WEIGHTS: np.zeros((T, S)) - np.arange(S)})[WEIGHTS]
+    close(curve[2:], curve[-1])  # the first step is removed first
 
 
 MODELS: dict[str, Model] = {
@@ -203,6 +220,14 @@ def test_states_of_each_layer_of_a_transformer() -> None:
     assert np.isnan(recovered(trace_states(source, own))).all()
 
 
+def test_trace_of_a_long_source_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, *_ = source_of(MODELS["transformer"], symbols=False)
+    other = torch.randn(S, F)
+    at_once = trace_states(source, other)
+    monkeypatch.setattr(attribution, "ROWS_AT_ONCE", 2)
+    close(trace_states(source, other), at_once)
+
+
 def test_kendalls_tau_counts_pairs() -> None:
     x = np.array([[1.0, 2, 3, 4], [1, 2, 3, 4], [1, 1, 2, 3], [5, 5, 5, 5]])
     y = np.array([[1.0, 3, 2, 4], [4, 3, 2, 1], [1, 2, 2, 3], [1, 2, 3, 4]])
@@ -249,3 +274,25 @@ def test_command_on_symbols(tmp_path: Path, seqattn: Any) -> None:
     assert len(content["output"]) == len(content["attention_weights"])
     assert content["exchanged_with_example"] is not None
     assert len(content["removal"]["changes"][RANDOM]) == 2
+
+
+def test_terminal_shows_small_and_negative_shares(capsys: pytest.CaptureFixture[str]) -> None:
+    """The blocks end at the largest share, and the legend says that they have no sign."""
+    shares = np.full((2, 20), 0.05)
+    shares[1, 3] = -0.1
+    print_shares(shares, ["step 1", "step 2"], [], "output step")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[2:] == [2 * 20 * "▒"]
+    assert lines[2].count("██") == 1
+    assert "absolute shares of about 0.025, 0.05, 0.075 and 0.1, the largest" in " ".join(lines)
+
+
+def test_words_of_one_letter_are_not_joined(tmp_path: Path, seqattn: Any) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{a} {b}\t{b} {a}\n" for a in "abcdefgh" for b in "ijklm"))
+    sets = ["name=words", "data.kind=text", f"data.path={pairs}", "data.source={unit: word}",
+            "data.target={unit: word}", "model.hidden_dim=4", "training.epochs=1"]  # fmt: skip
+    folder, _ = experiments.train_one(resolve(None, sets).config, tmp_path, plots=False)
+    lines = seqattn("attribute", folder.path, "--examples", "0").out.splitlines()
+    (source,) = (line for line in lines if line.startswith("source: "))
+    assert len(source.split()) == 3

@@ -8,7 +8,8 @@ import pytest
 from rich.cells import cell_len
 
 from seqattn.analysis.comparison import tables
-from seqattn.cli.result_tables import print_variants
+from seqattn.analysis.knock_out import HeadCost, KnockOut
+from seqattn.cli.result_tables import print_knock_out, print_variants
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -41,3 +42,16 @@ def test_a_table_of_variants_cuts_no_number(width: int, monkeypatch: pytest.Monk
     assert all(cell_len(line) <= width for line in output.splitlines())
     print_variants("t", ["dot", "mine"])  # type: ignore[arg-type]
     assert "variant" in capsys.readouterr().out  # although the heading is longer than the names
+
+
+@pytest.mark.parametrize(("sequences", "overlapping"), [(5, False), (6, True)])
+def test_p_values_of_few_or_overlapping_sequences(
+    sequences: int, overlapping: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wilcoxon's test of n pairs has a p-value of 2^(1 - n) or more: 0.0625 of 5, 0.03 of 6."""
+    rmse = {"rmse": 1.0}
+    cost = HeadCost("cross", 0, 0, rmse, rmse, sequences, 0, 0, 0.5 ** (sequences - 1))
+    print_knock_out(KnockOut(sequences, False, rmse, [cost]), overlapping=overlapping)
+    text = " ".join(capsys.readouterr().out.split())
+    assert ("With only 5 sequences, p cannot fall below 0.05." in text) == (sequences == 5)
+    assert ("overlapping windows, so p is too small" in text) == overlapping

@@ -236,6 +236,21 @@ def test_extreme_gates_and_logits_stay_finite_and_have_gradients() -> None:
         copier.zero_grad()
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-40])
+def test_vanished_weights_have_a_finite_gradient(scale: float) -> None:
+    """In training, the weights of monotonic attention can be almost 0. The true symbol has almost
+    no probability."""
+    copier = Copier(1, [6, 5])
+    with torch.no_grad():
+        for parameter in copier.parameters():
+            parameter.zero_()
+    logits = torch.tensor([[[0.0] * 6 + [-18.0]]])
+    shares = torch.full((1, 1, 2), 0.5, requires_grad=True)
+    out = copier(logits, torch.zeros(1, 1, 1), shares * scale, torch.tensor([[6, 5]]))
+    (-out[0, 0, 6]).backward()
+    assert shares.grad is not None and shares.grad.isfinite().all()
+
+
 def test_source_symbols_stand_for_target_symbols_with_the_same_text() -> None:
     source, target = Tokens.of_symbols(["b", "x", "a"]), Tokens.of_symbols(["a", "b", "c"])
     spec = DataSpec(source, target, 3, 3)

@@ -51,8 +51,10 @@ def explain_copying(
 
     weights, numbers = record.vectors["weights"], symbols.cpu().numpy()
     sums = np.array([weights[numbers == k].sum() for k in best])
-    columns = {"weights": sums, "all weights": weights.sum(), "copied": sums / weights.sum()}
+    total_weight = weights.sum()
+    columns = {"weights": sums, "all weights": total_weight, "copied": sums / (total_weight or 1)}
     formula = "copied = the sum of the weights at source steps with this symbol / all weights"
+    formula += "" if total_weight else "; 0 because all weights are 0"
     copied = record.add_columns("Copied", formula, columns, record.symbols)
 
     columns = {"generated": generated, "copied": copied, "g": g}
