@@ -51,6 +51,14 @@ def restore_thread_count() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextlib.contextmanager
+def on_one_thread() -> Iterator[None]:
+    """Let torch use one thread in the block, because several are slower for small tensors."""
+    with restore_thread_count():
+        torch.set_num_threads(1)
+        yield
+
+
 def find_fastest_threads(runs: Sequence[TrainingRun]) -> tuple[int, str]:
     """Choose the number of threads for a group of runs by training copies of the runs for a few
     steps.

@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import numpy as np
-import torch
 
 from seqattn.analysis.attributed_run import embed_sequence, names_of_steps
 from seqattn.analysis.attribution import FEW_NODES, attribute, shares_of_rows
@@ -15,7 +14,7 @@ from seqattn.data import Sequences
 from seqattn.data.tokens import Tokens
 from seqattn.errors import SeqattnError
 from seqattn.training import LoadedModel
-from seqattn.training.threads import restore_thread_count
+from seqattn.training.threads import on_one_thread
 
 MAX_ATTRIBUTED = 5
 """Maximum number of test sequences whose contributions a page shows."""
@@ -41,8 +40,7 @@ def contributions_content(trained: LoadedModel, part: Sequences) -> dict[str, An
     found = list[dict[str, Any]]()
     began = time.process_time()  # another process on the machine changes no page
     try:
-        with restore_thread_count():
-            torch.set_num_threads(1)  # several threads are slower for tensors of this size
+        with on_one_thread():
             for k in range(min(MAX_ATTRIBUTED, len(part))):
                 if found and time.process_time() - began > MAX_SECONDS:
                     break
