@@ -61,12 +61,15 @@ def contributions_content(trained: LoadedModel, part: Sequences) -> dict[str, An
 
 
 def _attribute_for_page(trained: LoadedModel, part: Sequences, k: int) -> dict[str, Any] | None:
-    """Return what the page shows of sequence k; None if it is too long."""
+    """Return what the page shows of sequence k; None if it is too long, or if a derivative is not
+    finite."""
     embedded = embed_sequence(trained, part, k)
     (T, G), (S, E) = embedded.own.shape, embedded.embedded.shape
     if T * S > MAX_CELLS or T * G * S * E > MAX_DERIVATIVES:
         return None
     found = attribute(embedded, FEW_NODES)
+    if not np.isfinite([found.error, found.gradient.sum()]).all():  # JSON has no NaN
+        return None
     source, output = names_of_steps(trained, embedded)
     name = part.labels[k] if part.labels else ""
     if isinstance(trained.spec.source, Tokens):
