@@ -53,7 +53,7 @@ def restore_thread_count() -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread in the block, which is faster for small tensors."""
+    """Let torch use one thread in the block, because several are slower for small tensors."""
     with restore_thread_count():
         torch.set_num_threads(1)
         yield

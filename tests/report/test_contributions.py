@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import pytest
 import torch
 
 from seqattn.analysis.attributed_run import embed_sequence
-from seqattn.analysis.attribution import FEW_NODES, INTEGRATED, attribute, shares_of_rows
+from seqattn.analysis.attribution import (
+    FEW_NODES,
+    INTEGRATED,
+    Attribution,
+    EmbeddedSource,
+    attribute,
+    shares_of_rows,
+)
 from seqattn.analysis.evaluation.load_run import load_splits, open_run
 from seqattn.models.decoding import force
 from seqattn.report import render_page
@@ -67,6 +75,20 @@ def test_a_model_without_a_gradient_has_no_section(
     assert content["contributions"] is None
     assert content["doctor"]
     assert SECTION not in render_page(content)
+
+
+def test_a_derivative_that_is_not_finite_is_left_out(
+    attention_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def attribute_once(source: EmbeddedSource, nodes: int) -> Attribution:
+        monkeypatch.undo()
+        found = attribute(source, nodes)
+        return dataclasses.replace(found, gradient=found.gradient * np.nan)
+
+    monkeypatch.setattr(contributions, "attribute", attribute_once)
+    found = contents_of(attention_run)
+    assert found is not None
+    assert [each["example"] for each in found["sequences"]] == [1, 2, 3, 4]
 
 
 def test_a_slow_model_has_one_sequence_and_a_long_one_none(

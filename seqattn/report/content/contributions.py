@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import numpy as np
-import torch
 
 from seqattn.analysis.attributed_run import embed_sequence, names_of_steps
 from seqattn.analysis.attribution import FEW_NODES, attribute, shares_of_rows
@@ -15,7 +14,7 @@ from seqattn.data import Sequences
 from seqattn.data.tokens import Tokens
 from seqattn.errors import SeqattnError
 from seqattn.training import LoadedModel
-from seqattn.training.threads import restore_thread_count
+from seqattn.training.threads import one_thread
 
 MAX_ATTRIBUTED = 5
 """Maximum number of test sequences whose contributions a page shows."""
@@ -41,8 +40,7 @@ def contributions_content(trained: LoadedModel, part: Sequences) -> dict[str, An
     found = list[dict[str, Any]]()
     began = time.process_time()  # another process on the machine changes no page
     try:
-        with restore_thread_count():
-            torch.set_num_threads(1)  # several threads are slower for tensors of this size
+        with one_thread():
             for k in range(min(MAX_ATTRIBUTED, len(part))):
                 if found and time.process_time() - began > MAX_SECONDS:
                     break
@@ -63,12 +61,15 @@ def contributions_content(trained: LoadedModel, part: Sequences) -> dict[str, An
 
 
 def _attribute_for_page(trained: LoadedModel, part: Sequences, k: int) -> dict[str, Any] | None:
-    """Return what the page shows of sequence k; None if it is too long."""
+    """Return what the page shows of sequence k; None if it is too long, or if a derivative is not
+    finite."""
     embedded = embed_sequence(trained, part, k)
     (T, G), (S, E) = embedded.own.shape, embedded.embedded.shape
     if T * S > MAX_CELLS or T * G * S * E > MAX_DERIVATIVES:
         return None
     found = attribute(embedded, FEW_NODES)
+    if not np.isfinite([found.error, found.gradient.sum()]).all():  # JSON has no NaN
+        return None
     source, output = names_of_steps(trained, embedded)
     name = part.labels[k] if part.labels else ""
     if isinstance(trained.spec.source, Tokens):
