@@ -10,7 +10,6 @@ import torch
 
 from seqattn.analysis.attribution import (
     FEW_NODES,
-    FRACTIONS,
     RANDOM,
     WEIGHTS,
     Attribution,
@@ -149,9 +148,3 @@ def measure_faithfulness(
         {name: np.stack(each) for name, each in curves.items()},
         {name: np.array(each) for name, each in agreement.items()},
     )
-
-
-__all__ = [
-    "FRACTIONS", "AttributedSequence", "Faithfulness", "attribute_sequence", "embed_sequence",
-    "mean_and_error", "measure_faithfulness", "names_of_steps",
-]  # fmt: skip

@@ -289,22 +289,13 @@ def print_knock_out(found: KnockOut, *, overlapping: bool) -> None:
 
     from seqattn.analysis.comparison.measures import name_measure
     from seqattn.analysis.comparison.signed_rank import smallest_p
-    from seqattn.analysis.comparison.statistics import LEVEL, format_p
+    from seqattn.analysis.comparison.statistics import LEVEL
 
     is_rate = found.main_measure != "rmse"
-    spec, change_spec = (".2%", "+.2f") if is_rate else (".4g", "+.2g")
     names = [name_measure(each) if is_rate else "RMSE" + ", scaled" * found.scaled
              for each in found.measures]  # fmt: skip
     headings = ["attention", "layer", "head", *names, "change", "worse / better", "p (Holm)"]
-    rows = [["all heads", "", "", *(f"{value:{spec}}" for value in found.measures.values()),
-             "", "", ""]]  # fmt: skip
-    for head in found.heads:
-        change = head.differences[found.main_measure] * (100 if is_rate else 1)
-        rows.append([
-            head.kind.removesuffix("_self"), str(head.layer + 1), str(head.head + 1),
-            *(f"{value:{spec}}" for value in head.measures.values()), f"{change:{change_spec}}",
-            f"{head.worse} / {head.better}", format_p(head.p_holm),
-        ])  # fmt: skip
+    rows = _knock_out_rows(found, is_rate=is_rate)
     columns = list(zip(headings, *rows, strict=True))
     table = Table(title="Without one attention head", title_justify="left")
     for k, (column, width) in enumerate(zip(columns, _widths(columns, wrapped=True), strict=True)):
@@ -327,6 +318,23 @@ def print_knock_out(found: KnockOut, *, overlapping: bool) -> None:
         + (f" With only {counted(found.sequences, 'sequence')}, p cannot fall below {LEVEL:g}."
            if smallest_p(found.sequences) * len(found.heads) > LEVEL else "")
     ])  # fmt: skip
+
+
+def _knock_out_rows(found: KnockOut, *, is_rate: bool) -> list[list[str]]:
+    """Return the cells of the model with all heads, and of the model without each head."""
+    from seqattn.analysis.comparison.statistics import format_p
+
+    spec, change_spec = (".2%", "+.2f") if is_rate else (".4g", "+.2g")
+    all_heads = [f"{value:{spec}}" for value in found.measures.values()]
+    rows = [["all heads", "", "", *all_heads, "", "", ""]]
+    for head in found.heads:
+        change = head.differences[found.main_measure] * (100 if is_rate else 1)
+        rows.append([
+            head.kind.removesuffix("_self"), str(head.layer + 1), str(head.head + 1),
+            *(f"{value:{spec}}" for value in head.measures.values()), f"{change:{change_spec}}",
+            f"{head.worse} / {head.better}", format_p(head.p_holm),
+        ])  # fmt: skip
+    return rows
 
 
 def _print_attention(console: Any, scored: Mapping[str, Any]) -> None:
