@@ -55,10 +55,13 @@ def attribute_command(
         run_pictures.picture_ending(figure)
     check_outputs({"--figure": figure}, protected_files(run))
 
-    import torch
     from tqdm import tqdm
 
-    from seqattn.analysis.attributed_run import attribute_sequence, measure_faithfulness
+    from seqattn.analysis.attributed_run import (
+        attribute_sequence,
+        measure_faithfulness,
+        one_thread,
+    )
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.data.writing import forecast_arrays
     from seqattn.runs.array_files import sequence_titles
@@ -68,11 +71,11 @@ def attribute_command(
     sequence = part.select(example_slice(example, len(part)))
     titles = sequence_titles(forecast_arrays(sequence, sequence.target, with_target=False))
     count, tested = min(examples, len(part)), None
-    torch.set_num_threads(1)  # several threads are slower for tensors of this size
-    found = attribute_sequence(trained, part, example)
-    if count:
-        bar = tqdm(range(count), desc="test sequences", leave=False, disable=None)
-        tested = measure_faithfulness(trained, part, bar)
+    with one_thread():
+        found = attribute_sequence(trained, part, example)
+        if count:
+            bar = tqdm(range(count), desc="test sequences", leave=False, disable=None)
+            tested = measure_faithfulness(trained, part, bar)
     title = titles[0].replace("\n", ", ")
     if figure is not None:
         from seqattn.plots import run_pictures

@@ -525,9 +525,13 @@ def evaluate_command(
         way = f", {found}" if trained.spec.target.symbols else ""
         print_evaluation(scored, f"{run}: {len(part)} {name}, epoch {trained.epoch}{way}")
         if costs is not None:
-            window = None if input_file else getattr(trained.config.data, "window", None)
-            overlapping = window is not None and window.stride < window.source + window.target
+            overlapping = input_file is None and _has_overlapping_windows(trained)
             print_knock_out(costs, overlapping=overlapping)
+
+
+def _has_overlapping_windows(trained: LoadedModel) -> bool:
+    window = getattr(trained.config.data, "window", None)
+    return window is not None and window.stride < window.source + window.target
 
 
 def _read_with_targets(trained: LoadedModel, input_file: Path, source: InputOptions) -> Sequences:

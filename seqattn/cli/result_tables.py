@@ -288,8 +288,7 @@ def print_knock_out(found: KnockOut, *, overlapping: bool) -> None:
     from rich.table import Table
 
     from seqattn.analysis.comparison.measures import name_measure
-    from seqattn.analysis.comparison.signed_rank import smallest_p
-    from seqattn.analysis.comparison.statistics import LEVEL, format_p
+    from seqattn.analysis.comparison.statistics import format_p
 
     is_rate = found.main_measure != "rmse"
     spec, change_spec = (".2%", "+.2f") if is_rate else (".4g", "+.2g")
@@ -323,10 +322,19 @@ def print_knock_out(found: KnockOut, *, overlapping: bool) -> None:
         f" sequences, of {found.sequences:,}, for which it is larger or smaller without the head."
         " p: signed-rank test over the sequences, for this run only, with Holm's correction for"
         f" {counted(len(found.heads), 'head')}."
-        + (" The sequences are overlapping windows, so p is too small." if overlapping else "")
-        + (f" With only {counted(found.sequences, 'sequence')}, p cannot fall below {LEVEL:g}."
-           if smallest_p(found.sequences) * len(found.heads) > LEVEL else "")
+        + _limits_of_p(found, overlapping)
     ])  # fmt: skip
+
+
+def _limits_of_p(found: KnockOut, overlapping: bool) -> str:
+    """Return sentences about p-values that cannot be small, or are too small."""
+    from seqattn.analysis.comparison.signed_rank import smallest_p
+    from seqattn.analysis.comparison.statistics import LEVEL
+
+    limits = " The sequences are overlapping windows, so p is too small." if overlapping else ""
+    if smallest_p(found.sequences) * len(found.heads) > LEVEL:
+        limits += f" With only {counted(found.sequences, 'sequence')}, p cannot fall below {LEVEL:g}."
+    return limits
 
 
 def _print_attention(console: Any, scored: Mapping[str, Any]) -> None:

@@ -33,7 +33,8 @@ FLOORS = [
     ["analysis.attention_flow", "analysis.attention_metrics"],
     ["analysis.alignment"],
     ["analysis.evaluation"],
-    ["analysis.explanation", "analysis.doctor", "analysis.comparison"],
+    ["analysis.explanation", "analysis.doctor", "analysis.comparison", "analysis.attribution"],
+    ["analysis.attributed_run"],
     ["analysis"],
     ["plots.style"],
     ["plots"],
@@ -51,8 +52,8 @@ FLOORS = [
 # Where a library that takes long to import, or of which little is used, may be imported.
 ADDRESSES = {
     "torch": [
-        "models", "training", "analysis.evaluation", "analysis.explanation", "export",
-        "experiments",
+        "models", "training", "analysis.evaluation", "analysis.explanation",
+        "analysis.attribution", "analysis.attributed_run", "export", "experiments",
     ],
     "safetensors": ["runs"],
     "matplotlib": ["plots", "experiments.api"],
