@@ -333,7 +333,8 @@ def _limits_of_p(found: KnockOut, overlapping: bool) -> str:
 
     limits = " The sequences are overlapping windows, so p is too small." if overlapping else ""
     if smallest_p(found.sequences) * len(found.heads) > LEVEL:
-        limits += f" With only {counted(found.sequences, 'sequence')}, p cannot fall below {LEVEL:g}."
+        few = counted(found.sequences, "sequence")
+        limits += f" With only {few}, p cannot fall below {LEVEL:g}."
     return limits
 
 
