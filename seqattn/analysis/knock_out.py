@@ -111,30 +111,39 @@ def knock_out_heads(model: Seq2SeqModel, part: Sequences) -> KnockOut:
         UsageError: if the model has no attention weights that can be replaced.
     """
     model.attention_shape()  # raises the UsageError
-    names = list(_heads_of(model, part))
-    overrides = [Override("zeros", layer=layer, head=head, kind=kind)
-                 for kind, layer, head in names]  # fmt: skip
-    found = list[tuple[dict[str, float], NDArray[np.float64]]]()
-    for override in (None, *overrides):
-        forecast = free_run(model, part, part.target_steps, override, with_attention=False)
-        errors = sequence_errors(part.target_space, part, forecast.values)
-        mean, means = float(errors.totals.sum() / errors.sizes.sum()), errors.totals / errors.sizes
-        if part.target_space.vocabulary_size:
-            wrong = float((errors.totals > 0).mean())
-            found.append(({SYMBOL_ERRORS: mean, SEQUENCE_ERRORS: wrong}, means))
-        else:
-            found.append(({RMSE: math.sqrt(mean)}, np.sqrt(means)))
-    (measures, before), *without = found
-    changes = [np.round(after - before, RATE_DIGITS) for _, after in without]
+    names, measures = list(_heads_of(model, part)), _errors_with(model, part, None)[0]
+    without, changes = list[dict[str, float]](), list[NDArray[np.float64]]()
+    for kind, layer, head in names:
+        if head == 0:
+            # The model's own operations round differently, so a head that adds nothing is compared
+            # with the same operations, in which no head has the index -1.
+            same = Override("zeros", layer=layer, head=-1, kind=kind)
+            _, before = _errors_with(model, part, same)
+        override = Override("zeros", layer=layer, head=head, kind=kind)
+        after, of_sequences = _errors_with(model, part, override)
+        without.append(after)
+        changes.append(np.round(of_sequences - before, RATE_DIGITS))
     corrected = holm([signed_rank(change, LEVEL).p for change in changes])
     costs = [
         HeadCost(
             *name, after, {each: after[each] - measures[each] for each in measures},
             int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum()), p,
         )
-        for name, (after, _), change, p in zip(names, without, changes, corrected, strict=True)
+        for name, after, change, p in zip(names, without, changes, corrected, strict=True)
     ]  # fmt: skip
     return KnockOut(len(before), not part.is_identity, measures, costs)
+
+
+def _errors_with(
+    model: Seq2SeqModel, part: Sequences, override: Override | None
+) -> tuple[dict[str, float], NDArray[np.float64]]:
+    """Return the measures with replaced weights, and the error of each sequence that counts."""
+    forecast = free_run(model, part, part.target_steps, override, with_attention=False)
+    errors = sequence_errors(part.target_space, part, forecast.values)
+    mean, means = float(errors.totals.sum() / errors.sizes.sum()), errors.totals / errors.sizes
+    if part.target_space.vocabulary_size:
+        return {SYMBOL_ERRORS: mean, SEQUENCE_ERRORS: float((errors.totals > 0).mean())}, means
+    return {RMSE: math.sqrt(mean)}, np.sqrt(means)
 
 
 def _heads_of(model: Seq2SeqModel, part: Sequences) -> Iterator[tuple[AttentionKind, int, int]]:

@@ -57,7 +57,10 @@ def attribute_command(
 
     from tqdm import tqdm
 
-    from seqattn.analysis.attributed_run import attribute_sequence, measure_faithfulness
+    from seqattn.analysis.attributed_run import (
+        attribute_sequence,
+        measure_faithfulness,
+    )
     from seqattn.analysis.evaluation.load_run import load_splits, open_run
     from seqattn.data.writing import forecast_arrays
     from seqattn.runs.array_files import sequence_titles

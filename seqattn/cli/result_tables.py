@@ -288,8 +288,6 @@ def print_knock_out(found: KnockOut, *, overlapping: bool) -> None:
     from rich.table import Table
 
     from seqattn.analysis.comparison.measures import name_measure
-    from seqattn.analysis.comparison.signed_rank import smallest_p
-    from seqattn.analysis.comparison.statistics import LEVEL
 
     is_rate = found.main_measure != "rmse"
     names = [name_measure(each) if is_rate else "RMSE" + ", scaled" * found.scaled
@@ -314,9 +312,7 @@ def print_knock_out(found: KnockOut, *, overlapping: bool) -> None:
         f" sequences, of {found.sequences:,}, for which it is larger or smaller without the head."
         " p: signed-rank test over the sequences, for this run only, with Holm's correction for"
         f" {counted(len(found.heads), 'head')}."
-        + (" The sequences are overlapping windows, so p is too small." if overlapping else "")
-        + (f" With only {counted(found.sequences, 'sequence')}, p cannot fall below {LEVEL:g}."
-           if smallest_p(found.sequences) * len(found.heads) > LEVEL else "")
+        + _limits_of_p(found, overlapping)
     ])  # fmt: skip
 
 
@@ -335,6 +331,18 @@ def _knock_out_rows(found: KnockOut, *, is_rate: bool) -> list[list[str]]:
             f"{head.worse} / {head.better}", format_p(head.p_holm),
         ])  # fmt: skip
     return rows
+
+
+def _limits_of_p(found: KnockOut, overlapping: bool) -> str:
+    """Return sentences about p-values that cannot be small, or are too small."""
+    from seqattn.analysis.comparison.signed_rank import smallest_p
+    from seqattn.analysis.comparison.statistics import LEVEL
+
+    limits = " The sequences are overlapping windows, so p is too small." if overlapping else ""
+    if smallest_p(found.sequences) * len(found.heads) > LEVEL:
+        few = counted(found.sequences, "sequence")
+        limits += f" With only {few}, p cannot fall below {LEVEL:g}."
+    return limits
 
 
 def _print_attention(console: Any, scored: Mapping[str, Any]) -> None:

@@ -71,6 +71,18 @@ def test_vectors_without_a_head_whose_values_are_zero() -> None:
     assert found.differences()["cross"][1, 2] == found.heads[-1].differences["rmse"]
 
 
+def test_a_head_that_adds_nothing_changes_nothing() -> None:
+    """Weights of 0 and torch's fused attention round differently."""
+    data = data_of("data.variable_length=true")
+    model: Any = model_on(data, TRANSFORMER)
+    with torch.no_grad():
+        for attention in (model.encoder[1].attend, model.decoder[1].attend, model.decoder[1].cross):
+            attention.out.weight[:, 4:8] = 0
+    found = knock_out_heads(model, data.test)
+    idle = [head for head in found.heads if (head.layer, head.head) == (1, 1)]
+    assert [(head.worse, head.better, head.equal) for head in idle] == 3 * [(0, 0, 17)]
+
+
 def test_symbols_of_a_recurrent_model_with_two_heads() -> None:
     data = data_of("data.kind=dates")
     section = {"hidden_dim": 8, "attention": {"score": "dot", "heads": 2}}
