@@ -240,9 +240,9 @@ def removal_curves(
 
     The importance (T, S) of each method gives each output step its own order, in which steps of
     equal importance have a random order. The curve of `RANDOM` is the mean over `RANDOM_ORDERS`
-    orders. The change is that of
-    `EmbeddedSource.changes`. Removal from the most important step on is the test of DeYoung et al.
-    2020, "ERASER", section 4.2 (comprehensiveness), with zeros instead of a shorter source.
+    orders. The change is that of `EmbeddedSource.changes`. Removal from the most important step on
+    is the test of DeYoung et al. 2020, "ERASER" (comprehensiveness), with zeros instead of a
+    shorter source.
     """
     S = len(source.embedded)
     counts = np.unique(np.linspace(0, S, min(S, 10) + 1).round().astype(int))
