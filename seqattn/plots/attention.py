@@ -355,7 +355,7 @@ def _set_ticks(
         (axes.yaxis, axes.xaxis), weights.shape, offsets, names, strict=True
     ):
         if of_axis is not None:
-            _name_ticks(axes, axis, of_axis)
+            name_ticks(axes, axis, of_axis)
             continue
         if kind == "relative" and axis is axes.xaxis:
             middle = count // 2
@@ -388,7 +388,7 @@ def is_turned(names: Sequence[str]) -> bool:
     return max(map(len, names), default=0) > 2
 
 
-def _name_ticks(axes: Axes, axis: Axis, names: Sequence[str]) -> None:
+def name_ticks(axes: Axes, axis: Axis, names: Sequence[str]) -> None:
     """Write a symbol at each row or column. Long symbols below the columns are turned."""
     axis.set_ticks(range(len(names)), [name.replace("$", r"\$") for name in names])
     if axis is axes.xaxis and is_turned(names):

@@ -21,7 +21,7 @@ from seqattn.analysis.attribution import (
     recovered,
     shares_of_rows,
 )
-from seqattn.plots.attention import COLORS, DIVERGING, TICK_SIZE, is_turned
+from seqattn.plots.attention import COLORS, DIVERGING, TICK_SIZE, name_ticks
 from seqattn.plots.style import (
     BLACK,
     BLUE,
@@ -102,12 +102,10 @@ def _draw_map(
     axes.imshow(values, cmap=colors, norm=norm, aspect="auto", interpolation="nearest")
     for axis, names in ((axes.yaxis, rows), (axes.xaxis, shown_symbols(columns))):
         if names:
-            axis.set_ticks(range(len(names)), [name.replace("$", r"\$") for name in names])
+            name_ticks(axes, axis, names)
         else:
             axis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
             axis.set_major_formatter(lambda place, _: f"{place + 1:.0f}")
-    if columns and is_turned(columns):
-        axes.tick_params(axis="x", labelrotation=90)
     axes.tick_params(labelsize=TICK_SIZE, length=2)
     for spine in axes.spines.values():
         spine.set(visible=True, color=GREY, linewidth=0.6)

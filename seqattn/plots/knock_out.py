@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from seqattn.analysis.comparison.measures import name_measure
+from seqattn.analysis.knock_out import RMSE
 from seqattn.plots.attention import DIVERGING
 from seqattn.plots.style import (
     GREY,
@@ -29,7 +31,6 @@ KIND_NAMES = {
     "encoder_self": "encoder self-attention", "decoder_self": "decoder self-attention",
     "cross": "cross-attention",
 }  # fmt: skip
-MEASURE_NAMES = {"rmse": "RMSE", "symbol_error_rate": "symbol error rate"}
 CELL_WIDTH, CELL_HEIGHT = 0.62, 0.45  # inches
 TITLE_SIZE, TICK_SIZE, NUMBER_SIZE = 8.5, 7.5, 7.5  # points
 MIN_PANEL_WIDTH, MIN_PANEL_HEIGHT = 1.6, 1.5  # inches, for the title and the label of the scale
@@ -60,10 +61,9 @@ def knock_out_figure(
             heads).
         scaled: whether the RMSE is in scaled units.
     """
-    factor, unit = (1.0, "scaled units" if scaled else "units of the data")
-    if measure != "rmse":
-        factor, unit = 100.0, "percentage points"
-    name = MEASURE_NAMES[measure]
+    factor, name, unit = 100.0, name_measure(measure), "percentage points"
+    if measure == RMSE:
+        factor, name, unit = 1.0, "RMSE", "scaled units" if scaled else "units of the data"
     shown = {kind: factor * each for kind, each in differences.items()}
     largest = max(float(np.abs(each).max()) for each in shown.values()) or 1.0
     decimals = int(np.clip(2 - np.floor(np.log10(largest)), 0, 6))
